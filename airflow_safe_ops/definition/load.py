@@ -1,0 +1,110 @@
+"""What a DAG author declares of one load."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from airflow_safe_ops.definition.checks import Aggregate, Check
+from airflow_safe_ops.definition.partition import Partition
+from airflow_safe_ops.errors import InvalidArgument
+
+Strategy = Literal["delete_insert", "merge"]
+OnDuplicates = Literal["fail", "keep_latest"]
+OnKeyMoved = Literal["fail", "move"]
+NotMatchedBySource = Literal["keep", "delete"]
+OnSchemaChange = Literal["fail", "append_new_columns", "ignore"]
+OnEmpty = Literal["fail", "replace"]
+OnUnledgered = Literal["fail", "replace"]
+Checksum = Literal["auto", "off", "key", "full"]
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "strategy": get_args(Strategy),
+    "on_duplicates": get_args(OnDuplicates),
+    "on_key_moved": get_args(OnKeyMoved),
+    "not_matched_by_source": get_args(NotMatchedBySource),
+    "on_schema_change": get_args(OnSchemaChange),
+    "on_empty": get_args(OnEmpty),
+    "on_unledgered": get_args(OnUnledgered),
+    "checksum": get_args(Checksum),
+}
+
+
+@dataclass(frozen=True)
+class Load:
+    """
+    One load as declared; see :class:`~airflow_safe_ops.operators.load.IdempotentLoadOperator` for each field.
+
+    :raises InvalidArgument: at construction, for a combination that cannot be run safely.
+    """
+
+    table: str
+    sql: str
+    partition: Partition
+    strategy: Strategy = "delete_insert"
+    columns: tuple[str, ...] | None = None
+    unique_key: tuple[str, ...] | None = None
+    sequence_by: str | None = None
+    on_duplicates: OnDuplicates = "fail"
+    on_key_moved: OnKeyMoved = "fail"
+    not_matched_by_source: NotMatchedBySource = "keep"
+    on_schema_change: OnSchemaChange = "fail"
+    on_empty: OnEmpty = "fail"
+    on_unledgered: OnUnledgered = "fail"
+    exclusive: bool = False
+    checksum: Checksum = "auto"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    audits: tuple[Check, ...] = ()
+    post_checks: tuple[Check, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in _CHOICES:
+            check_choice(name, getattr(self, name))
+        for name in ("unique_key", "columns"):
+            check_names(name, getattr(self, name))
+        if self.strategy == "merge" and not self.unique_key:
+            raise InvalidArgument(
+                'strategy="merge" needs a unique_key.', fix='Name the columns, or use strategy="delete_insert".'
+            )
+        if self.on_duplicates == "keep_latest" and not (self.unique_key and self.sequence_by):
+            raise InvalidArgument(
+                'on_duplicates="keep_latest" needs unique_key and sequence_by.',
+                why="Without them the latest row cannot be told.",
+            )
+        if self.checksum == "key" and not self.unique_key:
+            raise InvalidArgument('checksum="key" needs a unique_key.')
+        for check in (*self.audits, *self.post_checks):
+            if isinstance(check, Aggregate) and check.table:
+                raise InvalidArgument(
+                    f"{check.name} names a table of its own.",
+                    why="audits look at the staged rows, post_checks at the partition.",
+                    fix="Leave table out, or use SqlCheck.",
+                )
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The unique key's columns; empty without one."""
+        return self.unique_key or ()
+
+
+def check_choice(name: str, value: object) -> None:
+    """Refuse a word that the argument of that name does not know."""
+    if value not in _CHOICES[name]:
+        raise InvalidArgument(f"{name}={value!r} is not one of {', '.join(_CHOICES[name])}.")
+
+
+def check_names(name: str, value: object) -> None:
+    """Refuse a list of columns that is empty, holds a name twice or is a bare string."""
+    if value is None:
+        return
+    if isinstance(value, str) or not isinstance(value, list | tuple):
+        raise InvalidArgument(f"{name}={value!r} is not a list of column names.")
+    if not value:
+        raise InvalidArgument(
+            f"{name}=[] names no column.",
+            why="An empty list would switch the protection off silently.",
+            fix=f"Name the columns, or leave {name} out.",
+        )
+    if len(set(value)) != len(value) or not all(isinstance(column, str) and column for column in value):
+        raise InvalidArgument(f"{name}={list(value)!r} names a column twice or not at all.")

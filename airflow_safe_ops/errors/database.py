@@ -1,0 +1,80 @@
+"""The database, the ledger or another load stood in the way."""
+
+from __future__ import annotations
+
+from airflow_safe_ops.errors.base import SafeOpsError
+
+
+class ClaimTimeout(SafeOpsError):
+    """Another load held an overlapping partition for longer than lock_timeout."""
+
+    code = "SO-401"
+    terminal = False
+    fix = "Look at that load; raise lock_timeout, or let Airflow retry."
+
+
+class ClaimTooContended(SafeOpsError):
+    """The claim was taken away again and again before the load could begin."""
+
+    code = "SO-402"
+    terminal = False
+    why = "A claim whose owner does not begin within claim_grace is given to the next in the queue."
+    fix = "Airflow retries it; if it happens often, raise [safe_ops] claim_grace."
+
+
+class CommitNotConfirmed(SafeOpsError):
+    """The answer to COMMIT was lost, and the ledger says that it did not take place."""
+
+    code = "SO-403"
+    terminal = False
+    why = "The connection broke at COMMIT; a new connection looked and found the old rows."
+    fix = "Airflow retries it."
+
+
+class LoadCancelled(SafeOpsError):
+    """The task was killed, marked or timed out; the statement was cancelled and the transaction rolled back."""
+
+    code = "SO-404"
+    terminal = False
+    why = "Nothing was published."
+
+
+class NoLedger(SafeOpsError):
+    """There is no ledger in this database."""
+
+    code = "SO-500"
+    fix = "Run `airflow safe-ops ledger init`, or let the first load make it."
+
+
+class LedgerDenied(SafeOpsError):
+    """The ledger's schema or tables cannot be made or written with this login."""
+
+    code = "SO-501"
+    fix = (
+        "Let somebody with the rights run `airflow safe-ops ledger init` (or the output of "
+        "`airflow safe-ops ledger init --print-sql`) and grant this login SELECT, INSERT, UPDATE and DELETE there."
+    )
+
+
+class SecondLedger(SafeOpsError):
+    """The database already has a ledger in another schema."""
+
+    code = "SO-502"
+    why = "Two ledgers are no mutual exclusion: two loads could hold one partition."
+    fix = "Set [safe_ops] ledger_schema to the schema named, everywhere that loads into this database."
+
+
+class ReadOnlyServer(SafeOpsError):
+    """The server or session only reads."""
+
+    code = "SO-503"
+    why = "It is a standby, or default_transaction_read_only is on."
+    fix = "Point the connection at the primary."
+
+
+class StatementFailed(SafeOpsError):
+    """The database refused a statement of the plan."""
+
+    code = "SO-601"
+    terminal = False
+    why = "The transaction was rolled back; nothing was published."

@@ -1,0 +1,62 @@
+"""The target cannot be loaded safely as it stands: refused before anything is written."""
+
+from __future__ import annotations
+
+from airflow_safe_ops.errors.base import SafeOpsError
+
+
+class UnknownTable(SafeOpsError):
+    """The target does not exist, or the connection may not see it."""
+
+    code = "SO-301"
+    fix = "Create the table first (the operator never creates a target), or correct the name: schema.table."
+
+
+class UnknownColumn(SafeOpsError):
+    """A declared column is not in the target."""
+
+    code = "SO-302"
+    fix = "Correct the name; case counts."
+
+
+class UnsupportedTarget(SafeOpsError):
+    """The target is not a table, nor a view that the database can write through."""
+
+    code = "SO-303"
+    fix = "Load the base table."
+
+
+class AmbiguousTarget(SafeOpsError):
+    """Which table stands behind the name cannot be told."""
+
+    code = "SO-304"
+    why = "Two names for one table must share one claim."
+    fix = "Load the base table by its own name."
+
+
+class CascadeForeignKey(SafeOpsError):
+    """A foreign key would delete or change rows of another table with the partition's rows."""
+
+    code = "SO-305"
+    why = "delete_insert deletes the partition's rows first, and the children would go with them."
+    fix = 'Use strategy="merge", which updates rows in place, or change the foreign key to NO ACTION DEFERRABLE.'
+
+
+class ReferencedRows(SafeOpsError):
+    """Rows of another table point at rows of this partition."""
+
+    code = "SO-306"
+    why = "They cannot be deleted while they are referenced. Nothing was published."
+    fix = 'Use strategy="merge", which updates rows in place, or make the foreign key DEFERRABLE.'
+
+
+class UnsupportedConnection(SafeOpsError):
+    """No dialect knows this kind of connection."""
+
+    code = "SO-307"
+
+
+class UnsupportedServer(SafeOpsError):
+    """The server is older than the dialect was proven on."""
+
+    code = "SO-308"
