@@ -1,0 +1,157 @@
+"""The decisions of a load: from counts that the database gave to a refusal, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from airflow_safe_ops.definition.checks import Check
+from airflow_safe_ops.definition.scope import Scope
+from airflow_safe_ops.errors import (
+    AuditFailed,
+    DuplicateKeys,
+    EmptySource,
+    KeysMoved,
+    NullInKey,
+    NullInPartition,
+    OtherWriter,
+    PostCheckFailed,
+    RowsOutsidePartition,
+    SafeOpsError,
+    UnledgeredRows,
+)
+from airflow_safe_ops.plan.model import Facts, Guard, Samples
+
+
+def shown(samples: Samples) -> str:
+    """Sample rows as one phrase; nothing where there are none."""
+    if not samples:
+        return ""
+    rows = "; ".join(", ".join(f"{column}={value}" for column, value in row.items()) for row in samples)
+    return f" For example: {rows}."
+
+
+def no_null_in_partition(scope: Scope) -> Guard:
+    """No staged row has NULL in a partition column."""
+
+    def guard(facts: Facts, samples: Samples) -> SafeOpsError | None:
+        if not facts["null_in_partition"]:
+            return None
+        return NullInPartition(
+            f"{facts['null_in_partition']:,} of {facts['rows_staged']:,} staged rows have NULL in "
+            f"{', '.join(scope.columns)}.{shown(samples)}",
+            rows=facts["null_in_partition"],
+            staged=facts["rows_staged"],
+        )
+
+    return guard
+
+
+def no_rows_outside(scope: Scope) -> Guard:
+    """Every staged row lies in the partition."""
+
+    def guard(facts: Facts, samples: Samples) -> SafeOpsError | None:
+        if not facts["rows_outside"]:
+            return None
+        return RowsOutsidePartition(
+            f"{facts['rows_outside']:,} of {facts['rows_staged']:,} staged rows lie outside {scope.key}.{shown(samples)}",
+            rows=facts["rows_outside"],
+            staged=facts["rows_staged"],
+            partition=scope.key,
+        )
+
+    return guard
+
+
+def no_null_in_key(key: tuple[str, ...]) -> Guard:
+    """No staged row has NULL in a key column; the refusal names the columns."""
+
+    def guard(facts: Facts, samples: Samples) -> SafeOpsError | None:
+        counts = {column: facts[f"null_key_{n}"] for n, column in enumerate(key) if facts[f"null_key_{n}"]}
+        if not counts:
+            return None
+        named = ", ".join(f"{column} ({rows:,} rows)" for column, rows in counts.items())
+        return NullInKey(f"NULL in unique_key column {named}.{shown(samples)}", columns=list(counts))
+
+    return guard
+
+
+def no_duplicates(key: tuple[str, ...], what: str) -> Guard:
+    """No key is staged twice."""
+
+    def guard(facts: Facts, samples: Samples) -> SafeOpsError | None:
+        if not facts.get("duplicate_keys"):
+            return None
+        return DuplicateKeys(f"{what} unique_key ({', '.join(key)}).{shown(samples)}", keys=samples)
+
+    return guard
+
+
+def no_accidental_empty(scope: Scope, table: str) -> Guard:
+    """No rows for a partition that has rows."""
+
+    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+        if facts["rows_staged"] or not facts["rows_before"]:
+            return None
+        return EmptySource(
+            f"The query returned no rows for {scope.key}, where {table} has rows.", partition=scope.key
+        )
+
+    return guard
+
+
+def only_ledgered_rows(scope: Scope, table: str) -> Guard:
+    """The partition holds no row that no recorded load wrote."""
+
+    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+        if not facts["unledgered"]:
+            return None
+        return UnledgeredRows(f"{table} has rows in {scope.key} that no load in the ledger wrote.", partition=scope.key)
+
+    return guard
+
+
+def no_moved_keys(key: tuple[str, ...]) -> Guard:
+    """No staged key stands in another partition."""
+
+    def guard(facts: Facts, samples: Samples) -> SafeOpsError | None:
+        if not facts["keys_moved"]:
+            return None
+        return KeysMoved(
+            f"{facts['keys_moved']:,} staged keys ({', '.join(key)}) stand in another partition.{shown(samples)}",
+            rows=facts["keys_moved"],
+            samples=samples,
+        )
+
+    return guard
+
+
+def rows_as_written(scope: Scope, table: str, *, keeps: bool) -> Guard:
+    """The partition holds what this load wrote and, where the strategy keeps rows, left there."""
+
+    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+        kept = facts["rows_before"] - facts.get("rows_deleted", 0) if keeps else 0
+        expected = kept + facts["rows_inserted"]
+        if facts["rows_after"] == expected:
+            return None
+        return OtherWriter(
+            f"{table} holds {facts['rows_after']:,} rows in {scope.key}, where this load left {expected:,}.",
+            found=facts["rows_after"],
+            expected=expected,
+        )
+
+    return guard
+
+
+def checks_pass(checks: Mapping[str, Check], phase: str) -> Guard:
+    """Every check's value satisfies its rule; all are judged, the refusal names each that failed."""
+
+    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+        results = [check.judge(facts.get(fact), phase) for fact, check in checks.items()]
+        facts.setdefault("checks", []).extend(results)
+        failed = [result for result in results if not result.passed]
+        if not failed:
+            return None
+        error = AuditFailed if phase == "audit" else PostCheckFailed
+        return error(f"{'; '.join(map(str, failed))}.", failed=[result.name for result in failed])
+
+    return guard

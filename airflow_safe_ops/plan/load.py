@@ -1,0 +1,292 @@
+"""
+Which steps one load of one partition takes, in which order, and what refuses it.
+
+Every strategy stages what the query returns, looks at the stage before it touches the target, writes, counts
+what the target then holds, and publishes data and ledger in one transaction. The SQL comes from a dialect
+through :class:`LoadSql`; nothing here knows which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from airflow_safe_ops.definition.checks import Check
+from airflow_safe_ops.definition.scope import Scope, TableScope, TimeScope, covers, gaps
+from airflow_safe_ops.definition.target import Table
+from airflow_safe_ops.errors import CascadeForeignKey
+from airflow_safe_ops.plan import guards
+from airflow_safe_ops.plan.model import LoadTask, Plan, Statement, Step
+
+PUBLISH, COMMIT = "ledger.publish", "commit"
+
+
+class LoadSql(Protocol):
+    """The statements of a load, as one dialect writes them."""
+
+    def lock_table(self, task: LoadTask) -> Statement:
+        """Keep every other writer out until the transaction ends."""
+
+    def add_column(self, task: LoadTask, name: str, type_: str) -> Statement:
+        """Add one column to the target."""
+
+    def create_stage(self, task: LoadTask) -> Statement:
+        """An empty stage with the types of the target's columns, gone with the transaction."""
+
+    def fill_stage(self, task: LoadTask) -> Statement:
+        """What the author's query returns, into the stage."""
+
+    def keep_latest(self, task: LoadTask) -> Statement:
+        """Of each key only the row that comes last by ``sequence_by``."""
+
+    def tied_keys(self, task: LoadTask) -> Statement:
+        """How many keys have two latest rows (``duplicate_keys``)."""
+
+    def tied_sample(self, task: LoadTask) -> Statement:
+        """Some of those keys."""
+
+    def look_at_stage(self, task: LoadTask) -> Statement:
+        """``rows_staged, null_in_partition, rows_outside, null_key_0 …`` in one pass."""
+
+    def odd_rows(self, task: LoadTask) -> Statement:
+        """Some staged rows that are outside, or NULL where they must not be."""
+
+    def look_at_target(self, task: LoadTask, unknown: Sequence[Scope]) -> Statement:
+        """``rows_before, unledgered``: rows of the partition, and whether any lies in the unknown parts."""
+
+    def unique_stage(self, task: LoadTask) -> Statement:
+        """A unique index on the stage's key: it fails where a key stands twice."""
+
+    def duplicate_sample(self, task: LoadTask) -> Statement:
+        """Some keys that stand twice in the stage."""
+
+    def analyze_stage(self, task: LoadTask) -> Statement:
+        """Tell the planner how large the stage is."""
+
+    def moved_keys(self, task: LoadTask) -> Statement:
+        """``keys_moved``: staged keys that stand in another partition of the target."""
+
+    def moved_sample(self, task: LoadTask) -> Statement:
+        """Where those keys stand: values of the partition's columns, with counts."""
+
+    def delete_moved(self, task: LoadTask) -> Statement:
+        """Take the rows of those keys out of the other partitions."""
+
+    def aggregates(self, task: LoadTask, checks: Sequence[tuple[str, Check]], staged: bool) -> Sequence[Statement]:
+        """Queries that give each check's value under its fact's name."""
+
+    def delete_partition(self, task: LoadTask) -> Statement:
+        """All rows of the partition."""
+
+    def insert_stage(self, task: LoadTask) -> Statement:
+        """All rows of the stage."""
+
+    def delete_unmatched(self, task: LoadTask) -> Statement:
+        """Rows of the partition whose key is not staged."""
+
+    def update_changed(self, task: LoadTask) -> Statement:
+        """Rows of the partition whose key is staged with other values."""
+
+    def insert_missing(self, task: LoadTask) -> Statement:
+        """Staged rows whose key is not in the partition."""
+
+    def look_after(self, task: LoadTask) -> Statement:
+        """``rows_after, checksum`` of the partition."""
+
+    def settle_constraints(self) -> Statement:
+        """Check deferred constraints now."""
+
+
+def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> Plan:
+    """
+    The plan of one load.
+
+    :param task: what is loaded.
+    :param sql: the dialect's statements.
+    :param known: the scopes of this target that the ledger knows.
+    :raises CascadeForeignKey: the strategy would take other tables' rows with it.
+    """
+    if task.load.strategy == "delete_insert":
+        refuse_cascade(task.table)
+    steps = [
+        *_stage(task, sql),
+        *_look(task, sql, known),
+        *_check(task, sql, task.load.audits, staged=True),
+        *(_replace(task, sql) if task.load.strategy == "delete_insert" else _merge(task, sql)),
+        Step(
+            "target.count",
+            "count the partition as it stands now, with its checksum",
+            sql.look_after(task),
+            guards=(guards.rows_as_written(task.scope, task.table.name, keeps=task.load.strategy == "merge"),),
+        ),
+        *_check(task, sql, task.load.post_checks, staged=False),
+    ]
+    if any(fk.deferrable for fk in task.table.referenced_by):
+        steps.append(Step("target.constraints", "check deferred constraints now", sql.settle_constraints()))
+    steps.append(Step(PUBLISH, "record the load as published, give the claim back"))
+    steps.append(Step(COMMIT, "commit data and ledger together"))
+    return Plan(task, tuple(steps), _notes(task))
+
+
+def refuse_cascade(table: Table) -> None:
+    """Refuse delete_insert where deleting a row would delete or change rows of another table."""
+    for fk in table.referenced_by:
+        if fk.on_delete in ("CASCADE", "SET NULL", "SET DEFAULT"):
+            raise CascadeForeignKey(
+                f"{fk.child} points at {table.name} with ON DELETE {fk.on_delete} ({fk.name}).",
+                child=fk.child,
+                constraint=fk.name,
+            )
+
+
+def unknown_parts(scope: Scope, known: Sequence[Scope]) -> list[Scope]:
+    """The parts of a scope that no known scope covers; empty when the ledger knows all of it."""
+    if any(covers(other, scope) for other in known):
+        return []
+    if isinstance(scope, TimeScope):
+        return list(gaps(scope, [other for other in known if isinstance(other, TimeScope)]))
+    return [scope]
+
+
+def _stage(task: LoadTask, sql: LoadSql) -> list[Step]:
+    key = task.load.key
+    steps = [Step("target.lock", "lock the table against other writers", sql.lock_table(task))]
+    if not task.load.exclusive:
+        steps.clear()
+    steps += [
+        Step("target.add_column", f"add column {column.name}", sql.add_column(task, column.name, column.type))
+        for column in task.new_columns
+    ]
+    steps += [
+        Step("stage.create", "make an empty stage with the target's types", sql.create_stage(task)),
+        Step("stage.fill", "run the query into the stage", sql.fill_stage(task), fact="rows_read", reads_only=True),
+    ]
+    if key and task.load.on_duplicates == "keep_latest":
+        tie = guards.no_duplicates(key, f"Two rows are latest by {task.load.sequence_by} for one")
+        steps += [
+            Step("stage.ties", "look for ties", sql.tied_keys(task), guards=(tie,), sample=sql.tied_sample(task)),
+            Step("stage.keep_latest", "keep the latest row of each key", sql.keep_latest(task)),
+        ]
+    return steps
+
+
+def _look(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> list[Step]:
+    load, scope, name = task.load, task.scope, task.table.name
+    on_stage = [guards.no_null_in_partition(scope), guards.no_rows_outside(scope), guards.no_null_in_key(load.key)]
+    on_target = []
+    if load.on_empty == "fail":
+        on_target.append(guards.no_accidental_empty(scope, name))
+    if load.on_unledgered == "fail":
+        on_target.append(guards.only_ledgered_rows(scope, name))
+    unknown = unknown_parts(scope, known) if load.on_unledgered == "fail" else []
+    steps = [
+        Step(
+            "stage.look",
+            "count the staged rows, those outside the partition, and NULLs where they must not be",
+            sql.look_at_stage(task),
+            guards=tuple(on_stage),
+            sample=sql.odd_rows(task),
+        ),
+        Step(
+            "target.look",
+            "look at what the partition holds now",
+            sql.look_at_target(task, unknown),
+            guards=tuple(on_target),
+        ),
+    ]
+    if load.key:
+        steps += _look_at_keys(task, sql)
+    return steps
+
+
+def _look_at_keys(task: LoadTask, sql: LoadSql) -> list[Step]:
+    key = task.load.key
+    steps = [
+        Step(
+            "stage.unique",
+            "look for keys that are staged twice",
+            sql.unique_stage(task),
+            guards=(guards.no_duplicates(key, "The query returns more than one row for one"),),
+            sample=sql.duplicate_sample(task),
+            violation="duplicate_keys",
+        ),
+        Step("stage.analyze", "tell the planner the stage's size", sql.analyze_stage(task)),
+    ]
+    if can_move(task):
+        moved = guards.no_moved_keys(key)
+        steps.append(
+            Step(
+                "target.moved",
+                "look for staged keys that stand in another partition",
+                sql.moved_keys(task),
+                guards=() if task.load.on_key_moved == "move" else (moved,),
+                sample=sql.moved_sample(task),
+            )
+        )
+    return steps
+
+
+def can_move(task: LoadTask) -> bool:
+    """Whether one key could stand in two partitions: not if the key holds the partition's columns."""
+    return not isinstance(task.scope, TableScope) and not set(task.scope.columns) <= set(task.load.key)
+
+
+def _check(task: LoadTask, sql: LoadSql, checks: Sequence[Check], *, staged: bool) -> list[Step]:
+    if not checks:
+        return []
+    phase = "audit" if staged else "post_check"
+    named = [(f"{phase}_{n}", check) for n, check in enumerate(checks)]
+    statements = sql.aggregates(task, named, staged)
+    steps = [
+        Step(f"{phase}.{n}", "ask the checks' values", statement, reads_only=True)
+        for n, statement in enumerate(statements)
+    ]
+    verdict = Step(f"{phase}.judge", "judge " + ", ".join(c.name for c in checks), None,
+                   guards=(guards.checks_pass(dict(named), phase),))
+    return [*steps, verdict]
+
+
+def _moved(task: LoadTask, sql: LoadSql) -> list[Step]:
+    if not (task.load.key and task.load.on_key_moved == "move" and can_move(task)):
+        return []
+    return [
+        Step("target.delete_moved", "take moved keys out of their old partitions", sql.delete_moved(task),
+             fact="rows_moved")
+    ]
+
+
+def _replace(task: LoadTask, sql: LoadSql) -> list[Step]:
+    return [
+        *_moved(task, sql),
+        Step("target.delete", "delete the partition's rows", sql.delete_partition(task), fact="rows_deleted"),
+        Step("target.insert", "insert the staged rows", sql.insert_stage(task), fact="rows_inserted"),
+    ]
+
+
+def _merge(task: LoadTask, sql: LoadSql) -> list[Step]:
+    steps = _moved(task, sql)
+    if task.load.not_matched_by_source == "delete":
+        steps.append(
+            Step("target.delete", "delete the partition's rows whose key is not staged", sql.delete_unmatched(task),
+                 fact="rows_deleted")
+        )
+    if set(task.names) > set(task.load.key):
+        steps.append(
+            Step("target.update", "update rows that differ", sql.update_changed(task), fact="rows_updated")
+        )
+    steps.append(Step("target.insert", "insert rows whose key is new", sql.insert_missing(task), fact="rows_inserted"))
+    return steps
+
+
+def _notes(task: LoadTask) -> tuple[str, ...]:
+    notes = list(task.table.notes)
+    key = task.load.key
+    if key and can_move(task) and not any(set(unique) <= set(key) for unique in task.table.unique_keys):
+        notes.append(
+            f"no unique index on ({', '.join(key)}): the look for moved keys reads the whole table, and copies by "
+            "other writers are not refused by the database"
+        )
+    skipped = [c.name for c in task.columns if not c.hashable]
+    if skipped and task.load.checksum != "off":
+        notes.append(f"not in the checksum, their types have no hash: {', '.join(skipped)}")
+    return tuple(notes)

@@ -1,0 +1,263 @@
+"""PostgreSQL 15 and later, by psycopg 3 or psycopg 2."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any, ClassVar
+from uuid import UUID
+
+from airflow_safe_ops.definition.checks import Check
+from airflow_safe_ops.definition.grain import midnight, zone
+from airflow_safe_ops.definition.scope import Scope, TableScope, TimeScope, ValueScope
+from airflow_safe_ops.definition.target import Column, Table
+from airflow_safe_ops.errors import (
+    LoadCancelled,
+    NotOneSelect,
+    QueryRefused,
+    ReadOnlyServer,
+    ReferencedRows,
+    SafeOpsError,
+    StatementFailed,
+    UnsupportedServer,
+)
+from airflow_safe_ops.plan.model import Executor, LoadTask, Statement, bind
+from airflow_safe_ops.sql import checks, replace, stage, upsert
+from airflow_safe_ops.sql.dialect import Capabilities, Dialect, Limits, Server
+from airflow_safe_ops.sql.ledger import LedgerSql
+from airflow_safe_ops.sql.postgres_catalog import describe
+from airflow_safe_ops.sql.text import in_scope, quoted, scope_binds, stage_name
+
+SAVEPOINT = "safe_ops_part"
+_TERMINAL_CLASSES = ("22", "23", "42")
+
+
+class Postgres(Dialect):
+    """One transaction holds stage, data and ledger; readers see the old rows or the new ones."""
+
+    name: ClassVar[str] = "postgresql"
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        multi_statement_transaction=True, transactional_ddl=True, row_locks=True, record_hash=True
+    )
+
+    def __init__(self, ledger_schema: str = "safe_ops") -> None:
+        self.load = PostgresLoadSql()
+        self.ledger = LedgerSql(ledger_schema)
+
+    def compile(self, statement: Statement, comment: str) -> tuple[str, Any]:
+        """``%(name)s``, with every other percent sign doubled; untouched where nothing is bound."""
+        used = statement.used
+        if not used:
+            return comment + statement.text, None
+        text = "".join(
+            sql.replace("%", "%%") + (f"%({name})s" if name else "") for sql, name in statement.pieces()
+        )
+        return comment.replace("%", "%%") + text, used
+
+    def prepare(self, connection: Any) -> None:
+        """Tuples whatever cursor the connection's extra asks for; no server-side prepared statements."""
+        if hasattr(connection, "prepare_threshold"):
+            from psycopg.rows import tuple_row
+
+            connection.prepare_threshold = None
+            connection.row_factory = tuple_row
+        else:
+            connection.cursor_factory = None
+
+    def cancel(self, connection: Any) -> None:
+        """By a second connection of the driver's own; the statement then ends with SQLSTATE 57014."""
+        if hasattr(connection, "cancel_safe"):
+            connection.cancel_safe(timeout=2.0)
+        else:
+            connection.cancel()
+
+    def begin(self, limits: Limits) -> Sequence[Statement]:
+        """
+        READ COMMITTED whatever the server's default, so that a wait for a claim sees what the owner committed;
+        the server drops a client that died within a second of noticing, and one that stalls within a minute.
+        """
+        seconds = {"statement_timeout": limits.statement, "lock_timeout": limits.lock}
+        sets = [f"SET LOCAL {name} = {max(1, int(s * 1000))}" for name, s in seconds.items() if s is not None]
+        label = limits.label.replace("'", "''")[:63]
+        return [
+            Statement("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"),
+            Statement(
+                "; ".join(
+                    [
+                        "SET LOCAL client_connection_check_interval = 1000",
+                        "SET LOCAL idle_in_transaction_session_timeout = 60000",
+                        f"SET LOCAL application_name = '{label}'",
+                        *sets,
+                    ]
+                )
+            ),
+        ]
+
+    def savepoint(self, *, reads_only: bool) -> Sequence[Statement]:
+        """``transaction_read_only`` goes back to what it was with the savepoint."""
+        begin = [Statement(f"SAVEPOINT {SAVEPOINT}")]
+        return [*begin, Statement("SET LOCAL transaction_read_only = on")] if reads_only else begin
+
+    def release(self) -> Sequence[Statement]:
+        """Keep what was done since the savepoint."""
+        return [Statement(f"RELEASE SAVEPOINT {SAVEPOINT}")]
+
+    def undo(self) -> Sequence[Statement]:
+        """Undo what was done since the savepoint."""
+        return [Statement(f"ROLLBACK TO SAVEPOINT {SAVEPOINT}"), *self.release()]
+
+    def sqlstate(self, error: BaseException) -> str:
+        """SQLSTATE of psycopg 3 (``sqlstate``) or psycopg 2 (``pgcode``)."""
+        return str(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
+
+    def translate(self, error: BaseException, doing: str, *, author_sql: bool) -> SafeOpsError:
+        """A refusal where the error has a meaning of its own, else StatementFailed with the server's words."""
+        state = self.sqlstate(error)
+        said = str(error).strip().partition("\n")[0]
+        if state == "57014" and "user request" in said:
+            return LoadCancelled(f"The statement was cancelled ({doing}).", sqlstate=state)
+        if author_sql and state in ("25006", "0A000"):
+            return NotOneSelect(f"The query does not only read: {said}.", sqlstate=state)
+        if author_sql and state[:2] == "42":
+            return QueryRefused(f"The database refuses the query: {said}.", sqlstate=state)
+        if state == "25006":
+            return ReadOnlyServer(f"The server refuses to write ({doing}): {said}.", sqlstate=state)
+        if state in ("23001", "23503") and doing in ("target.delete", "target.delete_moved", "target.constraints"):
+            return ReferencedRows(f"The partition's rows are referenced: {said}.", sqlstate=state)
+        failed = StatementFailed(f"{doing}: {said} (SQLSTATE {state or 'none'}).", sqlstate=state, step=doing)
+        failed.terminal = state[:2] in _TERMINAL_CLASSES
+        return failed
+
+    def server(self, executor: Executor) -> Server:
+        """Clock, version and state of the server."""
+        row = executor.run(
+            Statement(
+                "SELECT clock_timestamp(), version(), current_setting('server_version'), "
+                "current_setting('server_version_num')::int, "
+                "pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'"
+            )
+        ).rows[0]
+        if row[3] < 150000:
+            raise UnsupportedServer(
+                f"The server is {row[1].partition(',')[0]}.", why="Loads are proven on PostgreSQL 15 and later."
+            )
+        return Server(now=row[0], version=row[2].split()[0], read_only=row[4])
+
+    def describe(self, executor: Executor, name: str) -> Table:
+        """What the catalog says of a target."""
+        return describe(executor, name)
+
+    def query_columns(self, executor: Executor, query: Statement) -> tuple[Column, ...]:
+        """The query as a subquery of which no row is asked; the catalog names the types."""
+        result = executor.run(Statement(f"SELECT * FROM (\n{query.text}\n) AS q LIMIT 0", query.binds))
+        oids = [int(oid) for oid in result.types]
+        named = executor.run(
+            Statement(
+                f"SELECT u.oid::int, format_type(u.oid, NULL) FROM unnest(CAST({bind('oids')} AS oid[])) AS u(oid)",
+                {"oids": "{" + ",".join(map(str, oids)) + "}"},
+            )
+        )
+        types = {row[0]: row[1] for row in named.rows}
+        return tuple(Column(name, types[oid]) for name, oid in zip(result.columns, oids, strict=True))
+
+    def value_scope(self, executor: Executor, table: Table, values: Sequence[tuple[str, Any]]) -> ValueScope:
+        """Each value cast to its column's type and back to text, by the server."""
+        given = [(column, value) for column, value in values if value is not None]
+        written: dict[str, str] = {}
+        if given:
+            casts = ", ".join(
+                f"CAST(CAST({bind(f'v{n}')} AS {table.column(column, 'partition').type}) AS text)"
+                for n, (column, _) in enumerate(given)
+            )
+            binds = {f"v{n}": _as_text(value) for n, (_, value) in enumerate(given)}
+            row = executor.run(Statement(f"SELECT {casts}", binds)).rows[0]
+            written = dict(zip((column for column, _ in given), row, strict=True))
+        return ValueScope(tuple((column, written.get(column)) for column, _ in values))
+
+    def moved_scopes(self, executor: Executor, scope: Scope, query: Statement) -> tuple[Scope, ...]:
+        """Days of a time partition, values of a value partition; the whole table where they are too many."""
+        rows = executor.run(query).rows
+        if len(rows) >= stage.PARTS or any(row[0] is None for row in rows):
+            return (TableScope(),)
+        if isinstance(scope, TimeScope):
+            return tuple(_day(scope, row[0]) for row in rows)
+        return tuple(ValueScope(tuple(zip(scope.columns, row, strict=False))) for row in rows)
+
+
+def _day(scope: TimeScope, day: date) -> TimeScope:
+    bounds: list[date | datetime] = [day, day + timedelta(days=1)]
+    if scope.kind == "timestamp":
+        bounds = [datetime(b.year, b.month, b.day) for b in bounds]
+    elif scope.kind == "timestamptz":
+        bounds = [midnight(b, zone(scope.timezone)) for b in bounds]
+    return TimeScope(scope.column, scope.kind, bounds[0], bounds[1], scope.timezone)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, str | int | float | Decimal | UUID):
+        return str(value)
+    return json.dumps(value)
+
+
+class PostgresLoadSql:
+    """The statements of a load on PostgreSQL; see :class:`~airflow_safe_ops.plan.load.LoadSql`."""
+
+    create_stage = staticmethod(stage.create)
+    fill_stage = staticmethod(stage.fill)
+    keep_latest = staticmethod(stage.keep_latest)
+    tied_keys = staticmethod(stage.tied_keys)
+    tied_sample = staticmethod(stage.tied_sample)
+    look_at_stage = staticmethod(stage.look)
+    odd_rows = staticmethod(stage.odd_rows)
+    unique_stage = staticmethod(stage.unique)
+    duplicate_sample = staticmethod(stage.duplicate_sample)
+    analyze_stage = staticmethod(stage.analyze)
+    moved_keys = staticmethod(stage.moved_keys)
+    moved_sample = staticmethod(stage.moved_sample)
+    delete_moved = staticmethod(stage.delete_moved)
+    delete_partition = staticmethod(replace.delete_partition)
+    insert_stage = staticmethod(replace.insert_stage)
+    delete_unmatched = staticmethod(upsert.delete_unmatched)
+    update_changed = staticmethod(upsert.update_changed)
+    insert_missing = staticmethod(upsert.insert_missing)
+
+    def lock_table(self, task: LoadTask) -> Statement:
+        """Readers go on reading; every other writer waits."""
+        return Statement(f"LOCK TABLE {task.table.name} IN SHARE ROW EXCLUSIVE MODE")
+
+    def add_column(self, task: LoadTask, name: str, type_: str) -> Statement:
+        """Readers wait for the rest of this transaction."""
+        return Statement(f"ALTER TABLE {task.table.name} ADD COLUMN IF NOT EXISTS {quoted(name)} {type_}")
+
+    def look_at_target(self, task: LoadTask, unknown: Sequence[Scope]) -> Statement:
+        """A merge needs the number of rows to know what must be there afterwards; a replacement only whether any."""
+        return stage.look_at_target(task, unknown, count=task.load.strategy == "merge")
+
+    def aggregates(self, task: LoadTask, named: Sequence[tuple[str, Check]], staged: bool) -> Sequence[Statement]:
+        """Over the stage before publication, over the partition after."""
+        rows = f"SELECT * FROM {stage_name(task)}"
+        if not staged:
+            rows = f"SELECT * FROM {task.table.name} WHERE {in_scope(task.table, task.scope)}"
+        return checks.queries(named, rows, {} if staged else scope_binds(task.scope), task.binds)
+
+    def look_after(self, task: LoadTask) -> Statement:
+        """
+        The checksum is the SUM of each row's 64-bit hash: the order of rows does not matter, and a doubled row
+        changes it (in an XOR it would cancel).
+        """
+        values = [
+            f'CAST({quoted(c.name)} AS text) COLLATE "C"' if c.as_bytes else quoted(c.name) for c in task.hashed
+        ]
+        hashed = f"sum(hash_record_extended(ROW({', '.join(values)}), 0)::numeric)::text" if values else "NULL::text"
+        return stage.look_after(task, hashed)
+
+    def settle_constraints(self) -> Statement:
+        """Raise now what COMMIT would raise."""
+        return Statement("SET CONSTRAINTS ALL IMMEDIATE")
+

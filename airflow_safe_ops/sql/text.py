@@ -1,0 +1,71 @@
+"""Small pieces that every statement of a load is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from airflow_safe_ops.definition.scope import Scope, TimeScope, ValueScope
+from airflow_safe_ops.definition.target import Table
+from airflow_safe_ops.plan.model import LoadTask, bind
+
+
+def quoted(name: str) -> str:
+    """An identifier as standard SQL quotes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def columns(names: Iterable[str], alias: str = "") -> str:
+    """Quoted names, separated by commas."""
+    dot = f"{alias}." if alias else ""
+    return ", ".join(dot + quoted(name) for name in names)
+
+
+def same_key(key: Sequence[str], one: str, other: str) -> str:
+    """Two aliases have the same key; staged keys hold no NULL, so plain equality can use an index."""
+    return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in key)
+
+
+def in_scope(table: Table, scope: Scope, alias: str = "", prefix: str = "") -> str:
+    """A row belongs to the scope; TRUE for the whole table. Its values are :func:`scope_binds`."""
+    dot = f"{alias}." if alias else ""
+    if isinstance(scope, TimeScope):
+        column = dot + quoted(scope.column)
+        return f"({column} >= {bind(prefix + '_start')} AND {column} < {bind(prefix + '_end')})"
+    if isinstance(scope, ValueScope):
+        return "(" + " AND ".join(_has_value(table, scope, n, dot, prefix) for n in range(len(scope.values))) + ")"
+    return "TRUE"
+
+
+def scope_binds(scope: Scope, prefix: str = "") -> dict[str, Any]:
+    """The values that :func:`in_scope` names."""
+    if isinstance(scope, TimeScope):
+        return {f"{prefix}_start": scope.start, f"{prefix}_end": scope.end}
+    if isinstance(scope, ValueScope):
+        return {f"{prefix}_value_{n}": value for n, (_, value) in enumerate(scope.values) if value is not None}
+    return {}
+
+
+def _has_value(table: Table, scope: ValueScope, n: int, dot: str, prefix: str) -> str:
+    column, value = scope.values[n]
+    if value is None:
+        return f"{dot}{quoted(column)} IS NULL"
+    type_ = table.column(column, "partition").type
+    return f"{dot}{quoted(column)} = CAST({bind(f'{prefix}_value_{n}')} AS {type_})"
+
+
+def any_null(names: Iterable[str]) -> str:
+    """One of the columns is NULL; FALSE where there are none."""
+    return " OR ".join(f"{quoted(name)} IS NULL" for name in names) or "FALSE"
+
+
+def must_not_be_null(scope: Scope) -> tuple[str, ...]:
+    """The partition's columns in which a row needs a value."""
+    if isinstance(scope, ValueScope):
+        return tuple(column for column, value in scope.values if value is not None)
+    return scope.columns
+
+
+def stage_name(task: LoadTask) -> str:
+    """The stage's name, of this attempt alone."""
+    return quoted(f"safe_ops_stage_{task.attempt_id.replace('-', '')}")
