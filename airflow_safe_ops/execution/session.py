@@ -1,0 +1,171 @@
+"""
+One connection whose statements run on a thread of their own.
+
+psycopg 2 handles a signal only after the statement; here the main thread waits where signals get through, so a
+task that is killed or timed out cancels its statement at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from airflow_safe_ops.errors import LoadCancelled, SafeOpsError
+from airflow_safe_ops.plan.model import Result, Statement
+from airflow_safe_ops.sql.dialect import Connection, Dialect, Limits
+
+log = logging.getLogger(__name__)
+
+
+class ConnectionLostError(Exception):
+    """The connection broke: what the last statement did is not known."""
+
+
+class Session:
+    """
+    One connection of the user's hook.
+
+    :param connect: opens a connection; called on the worker thread.
+    :param label: who runs it, as the database shows it (``application_name``).
+    :param comment: who runs it in full, put before each statement.
+    :param seconds: longest that all of it may take; None without an execution timeout.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Connection], dialect: Dialect, *, label: str, comment: str, seconds: float | None = None
+    ) -> None:
+        self.dialect = dialect
+        self._connect = connect
+        self._label = label
+        self._comment = comment
+        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="safe_ops")
+        self._connection: Any = None
+        self._cancelled = threading.Event()
+        self._doing = "connect"
+        self._author_sql = False
+
+    def open(self) -> None:
+        """Connect; a connection that is open already is left behind."""
+        self._connection = self._wait(self._worker.submit(self._connect))
+        self.dialect.prepare(self._connection)
+
+    def run(self, statement: Statement) -> Result:
+        """
+        Execute one statement.
+
+        :raises SafeOpsError: what the database's error means.
+        """
+        return self._call(lambda: self._execute(statement))
+
+    @contextmanager
+    def transaction(self, *, lock: float | None = None) -> Iterator[Session]:
+        """A transaction: committed at the end of the block, rolled back if it raises."""
+        try:
+            for statement in self.dialect.begin(Limits(self._left(), lock, self._label)):
+                self.run(statement)
+            yield self
+            self.doing("commit")
+            self._call(self._connection.commit)
+        except BaseException:
+            self.rollback()
+            raise
+
+    @contextmanager
+    def part(self, *, reads_only: bool = False) -> Iterator[None]:
+        """A part of the transaction that can be undone alone; with ``reads_only`` the server refuses writes."""
+        self._run_all(self.dialect.savepoint(reads_only=reads_only))
+        self._author_sql = reads_only
+        try:
+            yield
+        except SafeOpsError:
+            self._author_sql = False
+            with suppress(SafeOpsError, ConnectionLostError):
+                self._run_all(self.dialect.undo())
+            raise
+        finally:
+            self._author_sql = False
+        self._run_all(self.dialect.release())
+
+    def doing(self, step: str) -> None:
+        """Name the step that the next statements belong to."""
+        self._doing = step
+
+    def rollback(self) -> None:
+        """Roll back, whatever state the connection is in."""
+        with suppress(Exception):
+            self._worker.submit(self._connection.rollback).result(timeout=5)
+
+    def cancel(self) -> None:
+        """Stop the running statement and every later one; called from a signal handler or another thread."""
+        self._cancelled.set()
+        self._interrupt()
+
+    def allow_last_words(self) -> None:
+        """After a cancel: let the failure be recorded."""
+        self._cancelled.clear()
+
+    def close(self) -> None:
+        """Close the connection without waiting for a statement that does not end."""
+        with suppress(Exception):
+            self._worker.submit(self._connection.close).result(timeout=2)
+        self._worker.shutdown(wait=False, cancel_futures=True)
+
+    def _run_all(self, statements: Sequence[Statement]) -> None:
+        for statement in statements:
+            self.run(statement)
+
+    def _left(self) -> float | None:
+        return None if self._deadline is None else max(1.0, self._deadline - time.monotonic())
+
+    def _call(self, work: Callable[[], Any]) -> Any:
+        if self._cancelled.is_set():
+            raise LoadCancelled(f"The load was cancelled ({self._doing}).")
+        try:
+            return self._wait(self._worker.submit(work))
+        except (SafeOpsError, ConnectionLostError):
+            raise
+        except Exception as error:
+            if self._cancelled.is_set():
+                raise LoadCancelled(f"The load was cancelled ({self._doing}).") from error
+            if self._lost(error):
+                raise ConnectionLostError(f"{self._doing}: {error}") from error
+            raise self.dialect.translate(error, self._doing, author_sql=self._author_sql) from error
+
+    def _wait(self, future: Future[Any]) -> Any:
+        """Wait where signals get through; a timeout raised by one cancels the statement before it goes on."""
+        try:
+            return future.result()
+        except Exception:
+            if future.done():
+                raise
+            self._interrupt()
+            raise
+        except BaseException:
+            self._interrupt()
+            raise
+
+    def _interrupt(self) -> None:
+        if self._connection is not None:
+            with suppress(Exception):
+                self.dialect.cancel(self._connection)
+
+    def _lost(self, error: BaseException) -> bool:
+        state = self.dialect.sqlstate(error)
+        closed = bool(getattr(self._connection, "closed", False))
+        return closed or state[:2] == "08" or state in ("57P01", "57P02", "57P03", "25P03")
+
+    def _execute(self, statement: Statement) -> Result:
+        text, values = self.dialect.compile(statement, self._comment)
+        with self._connection.cursor() as cursor:
+            cursor.execute(text, values) if values is not None else cursor.execute(text)
+            if cursor.description is None:
+                return Result(rowcount=cursor.rowcount)
+            columns = tuple(column[0] for column in cursor.description)
+            types = tuple(column[1] for column in cursor.description)
+            return Result(tuple(map(tuple, cursor.fetchall())), columns, cursor.rowcount, types)

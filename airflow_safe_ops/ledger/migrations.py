@@ -1,0 +1,83 @@
+"""Making the ledger, once, whoever comes first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from airflow_safe_ops.errors import LedgerDenied, SafeOpsError, SecondLedger
+from airflow_safe_ops.plan.model import Database, Executor
+from airflow_safe_ops.sql.ledger import MIGRATIONS, LedgerSql
+
+# Two sessions that make one schema or table at once: one of them gets one of these and looks again.
+_RACES = ("23505", "42P06", "42P07", "XX000", "40001", "40P01", "42710")
+_TRIES = 20
+SqlState = Callable[[BaseException], str]
+
+
+def ledger_version(executor: Executor, sql: LedgerSql) -> int:
+    """
+    The ledger's newest migration; 0 where there is none.
+
+    :raises SecondLedger: the database has a ledger in another schema.
+    """
+    schemas = [row[0] for row in executor.run(sql.where_is_ledger()).rows]
+    others = [schema for schema in schemas if schema != sql.schema]
+    if others:
+        raise SecondLedger(
+            f"This database has a ledger in schema {others[0]!r}; the setting says {sql.schema!r}.", schema=others[0]
+        )
+    return int(executor.run(sql.version()).rows[0][0]) if schemas else 0
+
+
+def init_ledger(database: Database, sql: LedgerSql, sqlstate: SqlState) -> int:
+    """
+    Make the ledger or bring it up to date, in transactions of its own; harmless when it is there.
+
+    Migrations only add, so a version of the package that knows fewer of them works beside one that knows more.
+
+    :return: how many migrations were applied.
+    :raises LedgerDenied: the login may not.
+    :raises SecondLedger: the database has a ledger in another schema.
+    """
+    for attempt in range(_TRIES):
+        try:
+            with database.transaction() as tx:
+                version = ledger_version(tx, sql)
+            if version >= MIGRATIONS[-1].number:
+                return 0
+            return _migrate(database, sql)
+        except SafeOpsError as error:
+            state = sqlstate(error.__cause__) if error.__cause__ else ""
+            if state in ("42501", "25006"):
+                raise LedgerDenied(f"The ledger in schema {sql.schema!r} cannot be made: {error.what}") from error
+            if state not in _RACES or attempt == _TRIES - 1:
+                raise
+            time.sleep(0.05 * (attempt + 1))
+    raise AssertionError("unreachable")
+
+
+def _migrate(database: Database, sql: LedgerSql) -> int:
+    with database.transaction() as tx:
+        schema_there = bool(tx.run(sql.schema_exists()).rows)
+        for statement in sql.create_schema()[1 if schema_there else 0 :]:
+            tx.run(statement)
+    with database.transaction() as tx:
+        tx.run(sql.lock_migrations())
+        version = int(tx.run(sql.version()).rows[0][0])
+        due = [migration for migration in MIGRATIONS if migration.number > version]
+        for migration in due:
+            for statement in sql.migrate(migration):
+                tx.run(statement)
+        return len(due)
+
+
+def ledger_ddl(sql: LedgerSql) -> str:
+    """Everything ``ledger init`` would execute on an empty database, for somebody else to run."""
+    statements = [*sql.create_schema()]
+    for migration in MIGRATIONS:
+        for statement in sql.migrate(migration)[:-1]:
+            statements.append(statement)
+    text = [f"{statement};" for statement in statements]
+    text += [sql.record_literally(migration) + ";" for migration in MIGRATIONS]
+    return "\n".join(["BEGIN;", *text, "COMMIT;"])
