@@ -1,0 +1,1 @@
+"""Airflow operators: a thin skin over definition, plan and execution."""

@@ -1,0 +1,38 @@
+"""Who runs: from Airflow's context to the package's own facts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_safe_ops.definition.identity import RunIdentity
+
+
+def run_identity(context: Mapping[str, Any], *, instance: str = "", params: Mapping[str, Any] | None = None) -> RunIdentity:
+    """
+    The facts of the running try.
+
+    :param instance: the name of this Airflow.
+    :param params: the load's parameters, as they go to the ledger; values that Airflow masks are masked.
+    """
+    from airflow.providers.common.compat.sdk import redact
+
+    ti, run = context["ti"], context["dag_run"]
+    bundle = getattr(ti, "bundle_instance", None)
+    return RunIdentity(
+        dag_id=str(ti.dag_id),
+        task_id=str(ti.task_id),
+        run_id=str(context.get("run_id") or run.run_id),
+        map_index=-1 if getattr(ti, "map_index", None) is None else int(ti.map_index),
+        run_type=str(getattr(run.run_type, "value", run.run_type)),
+        try_number=int(ti.try_number),
+        clear_number=int(getattr(run, "clear_number", 0) or 0),
+        logical_date=run.logical_date,
+        data_interval_start=run.data_interval_start,
+        data_interval_end=run.data_interval_end,
+        partition_date=context.get("partition_date") or getattr(run, "partition_date", None),
+        user=getattr(run, "triggering_user_name", None),
+        code_version=getattr(bundle, "version", None),
+        instance=instance,
+        params={name: redact(value, name) for name, value in (params or {}).items()},
+    )

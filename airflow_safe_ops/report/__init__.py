@@ -1,0 +1,1 @@
+"""What people read: plans, the ledger's story."""
