@@ -196,7 +196,7 @@ class NoDuplicates(Aggregate):
 
     def passes(self, observed: Any) -> bool:
         """Whether no key stands twice."""
-        return observed == 0
+        return bool(observed == 0)
 
     def rendered(self, render: Callable[[Any], Any]) -> NoDuplicates:
         """A copy with its templates rendered."""
@@ -268,16 +268,14 @@ class SqlCheck(Check):
         return observed is True
 
 
-BUILT_IN: Mapping[str, type[Check]] = {
-    cls.__name__: cls for cls in (RowCount, Sum, NoDuplicates, NullShare, SqlCheck)
-}
+BUILT_IN: Mapping[str, type[Check]] = {cls.__name__: cls for cls in (RowCount, Sum, NoDuplicates, NullShare, SqlCheck)}
 
 
 def check_from(given: Check | Mapping[str, Any]) -> Check:
     """A check from itself or from what its ``serialize()`` gave."""
     if isinstance(given, Check):
         return given
-    data = dict(given) if isinstance(given, Mapping) else {}
+    data = dict(given)
     cls = BUILT_IN.get(data.pop("check", ""))
     if cls is None:
         raise InvalidArgument(f"{given!r} is not a check.", fix=f"Use one of {', '.join(BUILT_IN)}.")
@@ -289,9 +287,10 @@ def check_from(given: Check | Mapping[str, Any]) -> Check:
 
 
 def _within(value: Any, least: Number | None, most: Number | None) -> bool:
-    number = value if isinstance(value, int | Decimal) else Decimal(str(value))
-    low = least is None or number >= Decimal(str(least))
-    return low and (most is None or number <= Decimal(str(most)))
+    number = Decimal(str(value))
+    if least is not None and number < Decimal(str(least)):
+        return False
+    return most is None or number <= Decimal(str(most))
 
 
 def _range(least: Number | None, most: Number | None) -> str:

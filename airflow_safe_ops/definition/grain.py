@@ -31,9 +31,7 @@ def utc(moment: datetime, what: str) -> datetime:
     if moment.tzinfo is None or moment.utcoffset() is None:
         raise NaiveDatetime(f"{what} is {moment.isoformat()}, without a time zone.", moment=moment.isoformat())
     there = moment.astimezone(UTC)
-    return datetime(
-        there.year, there.month, there.day, there.hour, there.minute, there.second, there.microsecond, UTC
-    )
+    return datetime(there.year, there.month, there.day, there.hour, there.minute, there.second, there.microsecond, UTC)
 
 
 def midnight(day: date, tz: tzinfo) -> datetime:

@@ -65,7 +65,8 @@ class Load:
             check_names(name, getattr(self, name))
         if self.strategy == "merge" and not self.unique_key:
             raise InvalidArgument(
-                'strategy="merge" needs a unique_key.', fix='Name the columns, or use strategy="delete_insert".'
+                'strategy="merge" needs a unique_key.',
+                fix='Name the columns, or use strategy="delete_insert".',
             )
         if self.on_duplicates == "keep_latest" and not (self.unique_key and self.sequence_by):
             raise InvalidArgument(

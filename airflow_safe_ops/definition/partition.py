@@ -207,12 +207,14 @@ class ValuePartition:
         pairs = {**(values or {}), **columns}
         if not pairs:
             raise InvalidPartition(
-                "A ValuePartition names no column.", fix="Name one, or say WholeTable() if all rows are meant."
+                "A ValuePartition names no column.",
+                fix="Name one, or say WholeTable() if all rows are meant.",
             )
         for column, value in pairs.items():
             if isinstance(value, list | tuple | set | dict):
                 raise InvalidPartition(
-                    f"{column}={value!r} is more than one value.", fix="One value a column; expand() the task for more."
+                    f"{column}={value!r} is more than one value.",
+                    fix="One value a column; expand() the task for more.",
                 )
         object.__setattr__(self, "values", tuple(pairs.items()))
 
@@ -268,7 +270,8 @@ def partition_from(given: Partition | Mapping[str, Any] | str) -> Partition:
         return parse_partition(given)
     if not isinstance(given, Mapping):
         raise InvalidPartition(
-            f"{given!r} is not a partition.", fix="Use TimePartition, ValuePartition, WholeTable, or their dict."
+            f"{given!r} is not a partition.",
+            fix="Use TimePartition, ValuePartition, WholeTable, or their dict.",
         )
     data = dict(given)
     kind = data.pop("type", "time" if "column" in data else "values")
@@ -307,8 +310,9 @@ def parse_partition(text: str) -> Partition:
 
 def _check_time_partition(partition: TimePartition) -> None:
     templated = [n for n in ("grain", "timezone", "period") if "{{" in str(getattr(partition, n))]
-    if not isinstance(partition.column, str) or not partition.column:
-        raise InvalidPartition(f"column={partition.column!r} names no column.")
+    column: Any = partition.column
+    if not isinstance(column, str) or not column:
+        raise InvalidPartition(f"column={column!r} names no column.")
     if "grain" not in templated and partition.grain not in GRAINS:
         raise InvalidPartition(f"grain={partition.grain!r} is not one of {', '.join(GRAINS)}.")
     if "period" not in templated and partition.period not in PERIODS:

@@ -127,9 +127,7 @@ def overlaps(one: Scope, other: Scope) -> bool:
         return one.lo < other.hi and other.lo < one.hi
     if isinstance(one, ValueScope) and isinstance(other, ValueScope):
         theirs = dict(other.values)
-        return not any(
-            column in theirs and _surely_different(value, theirs[column]) for column, value in one.values
-        )
+        return not any(column in theirs and _surely_different(value, theirs[column]) for column, value in one.values)
     return True
 
 

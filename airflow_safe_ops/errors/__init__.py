@@ -26,6 +26,7 @@ from airflow_safe_ops.errors.database import (
     ReadOnlyServer,
     SecondLedger,
     StatementFailed,
+    StatementRefused,
 )
 from airflow_safe_ops.errors.definition import (
     DuplicateOutput,
@@ -85,6 +86,7 @@ __all__ = [
     "SafeOpsError",
     "SecondLedger",
     "StatementFailed",
+    "StatementRefused",
     "UnknownBind",
     "UnknownColumn",
     "UnknownTable",

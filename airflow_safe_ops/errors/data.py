@@ -72,7 +72,10 @@ class ColumnContract(SafeOpsError):
 
     code = "SO-108"
     why = "Columns are matched by name, case included; none is dropped or filled silently. Nothing was published."
-    fix = 'Fix the query or the table, name a subset in columns=[…], or declare on_schema_change="append_new_columns" or "ignore".'
+    fix = (
+        "Fix the query or the table, name a subset in columns=[…], or declare "
+        'on_schema_change="append_new_columns" or "ignore".'
+    )
 
 
 class AuditFailed(SafeOpsError):

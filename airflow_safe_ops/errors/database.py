@@ -73,8 +73,15 @@ class ReadOnlyServer(SafeOpsError):
 
 
 class StatementFailed(SafeOpsError):
-    """The database refused a statement of the plan."""
+    """A statement of the plan failed for a reason that may pass: connection, lock, deadlock, resources."""
 
     code = "SO-601"
     terminal = False
     why = "The transaction was rolled back; nothing was published."
+
+
+class StatementRefused(StatementFailed):
+    """A statement of the plan failed on the data or the schema: a constraint, a cast, a missing right."""
+
+    code = "SO-602"
+    terminal = True

@@ -20,10 +20,10 @@ from airflow_safe_ops.errors import (
     ReadOnlyServer,
     UnsupportedPartitionColumn,
 )
+from airflow_safe_ops.execution.session import Session
 from airflow_safe_ops.plan.load import refuse_cascade
 from airflow_safe_ops.plan.model import LoadTask, Statement
 from airflow_safe_ops.sql.query import one_select
-from airflow_safe_ops.execution.session import Session
 
 
 def prepare(session: Session, load: Load, run: RunIdentity) -> list[LoadTask]:
@@ -42,8 +42,7 @@ def prepare(session: Session, load: Load, run: RunIdentity) -> list[LoadTask]:
         if load.strategy == "delete_insert":
             refuse_cascade(table)
         _check_names(load, table)
-        tasks = [_task(session, load, table, scope) for scope in _scopes(session, load, table, run, server.now)]
-    return tasks
+        return [_task(session, load, table, scope) for scope in _scopes(session, load, table, run, server.now)]
 
 
 def _scopes(session: Session, load: Load, table: Table, run: RunIdentity, now: Any) -> Sequence[Scope]:
@@ -102,7 +101,8 @@ def _binds(load: Load, scope: Scope) -> dict[str, Any]:
     both = set(declared) & set(load.parameters)
     if both:
         raise InvalidArgument(
-            f"parameters name {', '.join(sorted(both))}, which the partition binds already.", fix="Rename the parameter."
+            f"parameters name {', '.join(sorted(both))}, which the partition binds already.",
+            fix="Rename the parameter.",
         )
     return {**declared, **load.parameters}
 
@@ -116,15 +116,19 @@ def _contract(
     if twice:
         raise DuplicateOutput(f"The query returns {', '.join(map(repr, twice))} more than once.", columns=twice)
     writable = {column.name: column for column in table.columns if column.writable}
-    wanted = set(load.columns) if load.columns else {n for n, c in writable.items() if c.generated == ""} | (
-        set(names) & set(writable)
+    wanted = (
+        set(load.columns)
+        if load.columns
+        else {n for n, c in writable.items() if c.generated == ""} | (set(names) & set(writable))
     )
     extra = [column for column in returned if column.name not in wanted]
     missing = sorted(wanted - set(names))
     must = {*load.partition.columns, *load.key, *((load.sequence_by,) if load.sequence_by else ())}
     needed = [name for name in missing if name in must]
-    if (extra or missing) and load.on_schema_change == "fail" or needed:
-        raise ColumnContract(_difference(table, missing, extra, writable), missing=missing, extra=[c.name for c in extra])
+    if ((extra or missing) and load.on_schema_change == "fail") or needed:
+        raise ColumnContract(
+            _difference(table, missing, extra, writable), missing=missing, extra=[c.name for c in extra]
+        )
     new: tuple[Column, ...] = ()
     if load.on_schema_change == "append_new_columns" and not load.columns:
         new = tuple(column for column in extra if column.name not in {c.name for c in table.columns})
@@ -149,5 +153,3 @@ def _difference(table: Table, missing: Sequence[str], extra: Sequence[Column], w
     if filled:
         parts.append(f"the database fills {', '.join(filled)} by itself")
     return f"{table.name} and the query differ: {'; '.join(parts)}."
-
-

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-COUNTS = ("rows_read", "rows_deleted", "rows_inserted", "rows_updated", "rows_unchanged", "rows_moved", "rows_after")
+COUNTS = (
+    "rows_read",
+    "rows_deleted",
+    "rows_inserted",
+    "rows_updated",
+    "rows_unchanged",
+    "rows_moved",
+    "rows_after",
+)
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,9 @@ class PartitionResult:
     waited: float = 0.0
 
     @classmethod
-    def from_facts(cls, partition: str, attempt_id: str, facts: Mapping[str, Any], waited: float = 0.0) -> PartitionResult:
+    def from_facts(
+        cls, partition: str, attempt_id: str, facts: Mapping[str, Any], waited: float = 0.0
+    ) -> PartitionResult:
         """From what the plan's steps counted, or what the ledger kept of it."""
         counts = {name: int(facts.get(name) or 0) for name in COUNTS}
         changed, seconds = bool(facts.get("changed", True)), round(float(facts.get("seconds") or 0), 3)
@@ -78,4 +88,5 @@ def _line(target: str, strategy: str, p: PartitionResult) -> str:
     shown = ", ".join(f"{name} {rows:,}" for name, rows in counts.items() if rows or name in ("read", "inserted"))
     same = "" if p.changed else ", nothing changed"
     waited = f" ({p.waited:.1f} s waiting for the claim)" if p.waited >= 0.1 else ""
-    return f"{target} {p.partition}: {strategy} published: {shown}{same}; {p.rows_after:,} rows now; {p.seconds:.2f} s{waited}"
+    head = f"{target} {p.partition}: {strategy} published: {shown}{same}"
+    return f"{head}; {p.rows_after:,} rows now; {p.seconds:.2f} s{waited}"

@@ -13,7 +13,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ from airflow_safe_ops.ledger import claims, store
 from airflow_safe_ops.ledger.claims import Claim, FencedError, Patience
 from airflow_safe_ops.ledger.migrations import init_ledger
 from airflow_safe_ops.plan.load import COMMIT, PUBLISH, load_plan
-from airflow_safe_ops.plan.model import Facts, LoadTask, Plan, Step
+from airflow_safe_ops.plan.model import Facts, LoadTask, Plan, Statement, Step
 from airflow_safe_ops.sql.dialect import Connection, Dialect
 
 log = logging.getLogger(__name__)
@@ -112,7 +112,9 @@ class LoadRunner:
         facts = {"dag": run.dag_id, "task": run.task_id, "run": run.run_id, "try": run.try_number}
         words = " ".join(f"{name}={_harmless(str(value))}" for name, value in facts.items())
         label = f"safe_ops {run.dag_id}.{run.task_id}"
-        return Session(self.connect, self.dialect, label=label, comment=f"/* safe_ops {words} */ ", seconds=self.seconds)
+        return Session(
+            self.connect, self.dialect, label=label, comment=f"/* safe_ops {words} */ ", seconds=self.seconds
+        )
 
     def _plan_as_of_now(self, task: LoadTask) -> Plan:
         sql = self.dialect.ledger
@@ -176,34 +178,31 @@ class LoadRunner:
         if step.name == PUBLISH:
             facts["seconds"] = time.monotonic() - began
             self._publish(task, claim, facts)
-        elif step.violation is not None:
-            self._ask_by_constraint(step, facts)
         elif step.statement is not None:
-            self._execute(step, facts)
+            self._execute(step, step.statement, facts)
         if step.name == "target.moved":
             self._claim_moved(task, claim, step, facts)
         self._judge(step, facts)
 
-    def _execute(self, step: Step, facts: Facts) -> None:
-        assert step.statement is not None  # noqa: S101 - the caller looked
-        if step.reads_only:
-            with self.session.part(reads_only=True):
-                result = self.session.run(step.statement)
-        else:
-            result = self.session.run(step.statement)
+    def _execute(self, step: Step, statement: Statement, facts: Facts) -> None:
+        if step.violation is not None:
+            facts[step.violation] = self._is_violated(step, statement)
+            return
+        with self.session.part(reads_only=True) if step.reads_only else nullcontext():
+            result = self.session.run(statement)
         if step.fact:
             facts[step.fact] = result.rowcount
         elif result.rows:
             facts.update(result.named[0])
 
-    def _ask_by_constraint(self, step: Step, facts: Facts) -> None:
-        """Building the index fails where a key stands twice, or where its type has none: then the query decides."""
-        assert step.statement and step.sample and step.violation  # noqa: S101 - the plan made it so
+    def _is_violated(self, step: Step, statement: Statement) -> bool:
+        """A constraint cannot be built where it is broken, or where a type knows none: then the query decides."""
         try:
             with self.session.part():
-                self.session.run(step.statement)
+                self.session.run(statement)
         except StatementFailed:
-            facts[step.violation] = bool(self.session.run(step.sample).rows)
+            return step.sample is None or bool(self.session.run(step.sample).rows)
+        return False
 
     def _judge(self, step: Step, facts: Facts) -> None:
         for guard in step.guards:

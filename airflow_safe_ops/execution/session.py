@@ -13,13 +13,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_safe_ops.errors import LoadCancelled, SafeOpsError
 from airflow_safe_ops.plan.model import Result, Statement
 from airflow_safe_ops.sql.dialect import Connection, Dialect, Limits
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class ConnectionLostError(Exception):
@@ -37,7 +38,13 @@ class Session:
     """
 
     def __init__(
-        self, connect: Callable[[], Connection], dialect: Dialect, *, label: str, comment: str, seconds: float | None = None
+        self,
+        connect: Callable[[], Connection],
+        dialect: Dialect,
+        *,
+        label: str,
+        comment: str,
+        seconds: float | None = None,
     ) -> None:
         self.dialect = dialect
         self._connect = connect
@@ -123,7 +130,7 @@ class Session:
     def _left(self) -> float | None:
         return None if self._deadline is None else max(1.0, self._deadline - time.monotonic())
 
-    def _call(self, work: Callable[[], Any]) -> Any:
+    def _call(self, work: Callable[[], T]) -> T:
         if self._cancelled.is_set():
             raise LoadCancelled(f"The load was cancelled ({self._doing}).")
         try:
@@ -137,7 +144,7 @@ class Session:
                 raise ConnectionLostError(f"{self._doing}: {error}") from error
             raise self.dialect.translate(error, self._doing, author_sql=self._author_sql) from error
 
-    def _wait(self, future: Future[Any]) -> Any:
+    def _wait(self, future: Future[T]) -> T:
         """Wait where signals get through; a timeout raised by one cancels the statement before it goes on."""
         try:
             return future.result()

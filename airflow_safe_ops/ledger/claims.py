@@ -81,7 +81,11 @@ class _Queued:
 
 
 def take(
-    database: Database, sql: LedgerSql, claim: Claim, patience: Patience, is_lock_timeout: Callable[[SafeOpsError], bool]
+    database: Database,
+    sql: LedgerSql,
+    claim: Claim,
+    patience: Patience,
+    is_lock_timeout: Callable[[SafeOpsError], bool],
 ) -> None:
     """
     Wait for the claim and hold it; the attempt is then ``started``.

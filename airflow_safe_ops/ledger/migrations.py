@@ -25,7 +25,8 @@ def ledger_version(executor: Executor, sql: LedgerSql) -> int:
     others = [schema for schema in schemas if schema != sql.schema]
     if others:
         raise SecondLedger(
-            f"This database has a ledger in schema {others[0]!r}; the setting says {sql.schema!r}.", schema=others[0]
+            f"This database has a ledger in schema {others[0]!r}; the setting says {sql.schema!r}.",
+            schema=others[0],
         )
     return int(executor.run(sql.version()).rows[0][0]) if schemas else 0
 
@@ -74,10 +75,7 @@ def _migrate(database: Database, sql: LedgerSql) -> int:
 
 def ledger_ddl(sql: LedgerSql) -> str:
     """Everything ``ledger init`` would execute on an empty database, for somebody else to run."""
-    statements = [*sql.create_schema()]
-    for migration in MIGRATIONS:
-        for statement in sql.migrate(migration)[:-1]:
-            statements.append(statement)
-    text = [f"{statement};" for statement in statements]
+    made = [statement for migration in MIGRATIONS for statement in sql.migrate(migration)[:-1]]
+    text = [f"{statement};" for statement in (*sql.create_schema(), *made)]
     text += [sql.record_literally(migration) + ";" for migration in MIGRATIONS]
     return "\n".join(["BEGIN;", *text, "COMMIT;"])

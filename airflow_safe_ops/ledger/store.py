@@ -29,7 +29,8 @@ def recorded(tx: Executor, sql: LedgerSql, target_id: int, scope: Scope) -> list
     lo, hi = (scope.lo, scope.hi) if isinstance(scope, TimeScope) else (None, None)
     rows = tx.run(sql.partitions(target_id, lo, hi)).named
     found = [
-        Recorded(r["partition_key"], from_json(r["scope"]), r["row_count"], r["checksum"], r["checksum_of"]) for r in rows
+        Recorded(r["partition_key"], from_json(r["scope"]), r["row_count"], r["checksum"], r["checksum_of"])
+        for r in rows
     ]
     return [record for record in found if overlaps(record.scope, scope)]
 
@@ -84,7 +85,12 @@ def publish(
 
 
 def put_checks(
-    tx: Executor, sql: LedgerSql, target_id: int, attempt_id: str, scope: Scope, results: Sequence[CheckResult]
+    tx: Executor,
+    sql: LedgerSql,
+    target_id: int,
+    attempt_id: str,
+    scope: Scope,
+    results: Sequence[CheckResult],
 ) -> None:
     """Record the results of audits and post-checks."""
     for result in results:

@@ -8,7 +8,9 @@ from typing import Any
 from airflow_safe_ops.definition.identity import RunIdentity
 
 
-def run_identity(context: Mapping[str, Any], *, instance: str = "", params: Mapping[str, Any] | None = None) -> RunIdentity:
+def run_identity(
+    context: Mapping[str, Any], *, instance: str = "", params: Mapping[str, Any] | None = None
+) -> RunIdentity:
     """
     The facts of the running try.
 

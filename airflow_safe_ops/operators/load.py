@@ -39,8 +39,16 @@ if TYPE_CHECKING:
     from airflow_safe_ops.execution.runner import LoadRunner
     from airflow_safe_ops.plan.model import Plan
 
-_CHOICES = ("strategy", "on_duplicates", "on_key_moved", "not_matched_by_source", "on_schema_change", "on_empty",
-            "on_unledgered", "checksum")
+_CHOICES = (
+    "strategy",
+    "on_duplicates",
+    "on_key_moved",
+    "not_matched_by_source",
+    "on_schema_change",
+    "on_empty",
+    "on_unledgered",
+    "checksum",
+)
 
 
 class IdempotentLoadOperator(BaseSQLOperator):
@@ -97,10 +105,22 @@ class IdempotentLoadOperator(BaseSQLOperator):
     """
 
     template_fields: Sequence[str] = (
-        "conn_id", "database", "hook_params", "table", "sql", "partition", "parameters", "audits", "post_checks",
+        "conn_id",
+        "database",
+        "hook_params",
+        "table",
+        "sql",
+        "partition",
+        "parameters",
+        "audits",
+        "post_checks",
     )
     template_ext: Sequence[str] = (".sql",)
-    template_fields_renderers: ClassVar[dict[str, str]] = {"sql": "sql", "partition": "json", "parameters": "json"}
+    template_fields_renderers: ClassVar[dict[str, str]] = {
+        "sql": "sql",
+        "partition": "json",
+        "parameters": "json",
+    }
     ui_color = "#d5e8d4"
 
     def __init__(
@@ -241,8 +261,9 @@ class IdempotentLoadOperator(BaseSQLOperator):
             check_choice(name, getattr(self, name))
         for name in ("unique_key", "columns"):
             check_names(name, getattr(self, name))
-        if not isinstance(self.sql, str) and not hasattr(self.sql, "resolve"):
-            raise InvalidArgument(f"sql is a {type(self.sql).__name__}, not text.")
+        sql: Any = self.sql
+        if not isinstance(sql, str) and not hasattr(sql, "resolve"):
+            raise InvalidArgument(f"sql is a {type(sql).__name__}, not text.")
         literal = isinstance(self.partition, Mapping | str) and "{{" not in str(self.partition)
         if literal:
             partition_from(self.partition)

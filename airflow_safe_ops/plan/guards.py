@@ -52,8 +52,9 @@ def no_rows_outside(scope: Scope) -> Guard:
     def guard(facts: Facts, samples: Samples) -> SafeOpsError | None:
         if not facts["rows_outside"]:
             return None
+        counted = f"{facts['rows_outside']:,} of {facts['rows_staged']:,} staged rows"
         return RowsOutsidePartition(
-            f"{facts['rows_outside']:,} of {facts['rows_staged']:,} staged rows lie outside {scope.key}.{shown(samples)}",
+            f"{counted} lie outside {scope.key}.{shown(samples)}",
             rows=facts["rows_outside"],
             staged=facts["rows_staged"],
             partition=scope.key,
@@ -92,9 +93,7 @@ def no_accidental_empty(scope: Scope, table: str) -> Guard:
     def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
         if facts["rows_staged"] or not facts["rows_before"]:
             return None
-        return EmptySource(
-            f"The query returned no rows for {scope.key}, where {table} has rows.", partition=scope.key
-        )
+        return EmptySource(f"The query returned no rows for {scope.key}, where {table} has rows.", partition=scope.key)
 
     return guard
 

@@ -159,12 +159,24 @@ def _stage(task: LoadTask, sql: LoadSql) -> list[Step]:
     ]
     steps += [
         Step("stage.create", "make an empty stage with the target's types", sql.create_stage(task)),
-        Step("stage.fill", "run the query into the stage", sql.fill_stage(task), fact="rows_read", reads_only=True),
+        Step(
+            "stage.fill",
+            "run the query into the stage",
+            sql.fill_stage(task),
+            fact="rows_read",
+            reads_only=True,
+        ),
     ]
     if key and task.load.on_duplicates == "keep_latest":
         tie = guards.no_duplicates(key, f"Two rows are latest by {task.load.sequence_by} for one")
         steps += [
-            Step("stage.ties", "look for ties", sql.tied_keys(task), guards=(tie,), sample=sql.tied_sample(task)),
+            Step(
+                "stage.ties",
+                "look for ties",
+                sql.tied_keys(task),
+                guards=(tie,),
+                sample=sql.tied_sample(task),
+            ),
             Step("stage.keep_latest", "keep the latest row of each key", sql.keep_latest(task)),
         ]
     return steps
@@ -172,7 +184,11 @@ def _stage(task: LoadTask, sql: LoadSql) -> list[Step]:
 
 def _look(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> list[Step]:
     load, scope, name = task.load, task.scope, task.table.name
-    on_stage = [guards.no_null_in_partition(scope), guards.no_rows_outside(scope), guards.no_null_in_key(load.key)]
+    on_stage = [
+        guards.no_null_in_partition(scope),
+        guards.no_rows_outside(scope),
+        guards.no_null_in_key(load.key),
+    ]
     on_target = []
     if load.on_empty == "fail":
         on_target.append(guards.no_accidental_empty(scope, name))
@@ -241,8 +257,12 @@ def _check(task: LoadTask, sql: LoadSql, checks: Sequence[Check], *, staged: boo
         Step(f"{phase}.{n}", "ask the checks' values", statement, reads_only=True)
         for n, statement in enumerate(statements)
     ]
-    verdict = Step(f"{phase}.judge", "judge " + ", ".join(c.name for c in checks), None,
-                   guards=(guards.checks_pass(dict(named), phase),))
+    verdict = Step(
+        f"{phase}.judge",
+        "judge " + ", ".join(c.name for c in checks),
+        None,
+        guards=(guards.checks_pass(dict(named), phase),),
+    )
     return [*steps, verdict]
 
 
@@ -250,8 +270,12 @@ def _moved(task: LoadTask, sql: LoadSql) -> list[Step]:
     if not (task.load.key and task.load.on_key_moved == "move" and can_move(task)):
         return []
     return [
-        Step("target.delete_moved", "take moved keys out of their old partitions", sql.delete_moved(task),
-             fact="rows_moved")
+        Step(
+            "target.delete_moved",
+            "take moved keys out of their old partitions",
+            sql.delete_moved(task),
+            fact="rows_moved",
+        )
     ]
 
 
@@ -267,13 +291,15 @@ def _merge(task: LoadTask, sql: LoadSql) -> list[Step]:
     steps = _moved(task, sql)
     if task.load.not_matched_by_source == "delete":
         steps.append(
-            Step("target.delete", "delete the partition's rows whose key is not staged", sql.delete_unmatched(task),
-                 fact="rows_deleted")
+            Step(
+                "target.delete",
+                "delete the partition's rows whose key is not staged",
+                sql.delete_unmatched(task),
+                fact="rows_deleted",
+            )
         )
     if set(task.names) > set(task.load.key):
-        steps.append(
-            Step("target.update", "update rows that differ", sql.update_changed(task), fact="rows_updated")
-        )
+        steps.append(Step("target.update", "update rows that differ", sql.update_changed(task), fact="rows_updated"))
     steps.append(Step("target.insert", "insert rows whose key is new", sql.insert_missing(task), fact="rows_inserted"))
     return steps
 

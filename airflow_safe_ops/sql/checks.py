@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow_safe_ops.definition.checks import Aggregate, Check, NoDuplicates, NullShare, RowCount, SqlCheck, Sum
+from airflow_safe_ops.definition.checks import (
+    Aggregate,
+    Check,
+    NoDuplicates,
+    NullShare,
+    RowCount,
+    SqlCheck,
+    Sum,
+)
 from airflow_safe_ops.errors import InvalidArgument
 from airflow_safe_ops.plan.model import Statement
 from airflow_safe_ops.sql.query import one_select

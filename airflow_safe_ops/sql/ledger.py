@@ -126,14 +126,16 @@ class LedgerSql:
             Statement(f"CREATE SCHEMA IF NOT EXISTS {self._s}"),
             Statement(
                 f"CREATE TABLE IF NOT EXISTS {self._t('schema')} (number integer PRIMARY KEY, name text NOT NULL, "
-                "applied_at timestamptz NOT NULL DEFAULT clock_timestamp(), applied_by text NOT NULL DEFAULT current_user)"
+                "applied_at timestamptz NOT NULL DEFAULT clock_timestamp(), "
+                "applied_by text NOT NULL DEFAULT current_user)"
             ),
         )
 
     def schema_exists(self) -> Statement:
         """Whether the schema is there: making one that is needs a right that a plain login lacks."""
         return Statement(
-            "SELECT 1 AS found FROM pg_catalog.pg_namespace WHERE nspname = " + bind("schema"), {"schema": self.schema}
+            "SELECT 1 AS found FROM pg_catalog.pg_namespace WHERE nspname = " + bind("schema"),
+            {"schema": self.schema},
         )
 
     def lock_migrations(self) -> Statement:
@@ -164,7 +166,8 @@ class LedgerSql:
     def find_target(self, identity: str) -> Statement:
         """The target's number."""
         return Statement(
-            f"SELECT target_id FROM {self._t('target')} WHERE identity = {bind('identity')}", {"identity": identity}
+            f"SELECT target_id FROM {self._t('target')} WHERE identity = {bind('identity')}",
+            {"identity": identity},
         )
 
     def lock_target(self, identity: str) -> Statement:
@@ -333,8 +336,9 @@ class LedgerSql:
         """Each recorded partition with its state and how its attempts ended."""
         where = f"WHERE t.identity = {bind('table')} " if table else ""
         return Statement(
-            "SELECT t.identity, p.partition_key, p.state, p.row_count, p.published_at, p.attempt_id::text AS attempt_id, "
-            "count(a.attempt_id) AS attempts, count(*) FILTER (WHERE a.state = 'published') AS published, "
+            "SELECT t.identity, p.partition_key, p.state, p.row_count, p.published_at, "
+            "p.attempt_id::text AS attempt_id, count(a.attempt_id) AS attempts, "
+            "count(*) FILTER (WHERE a.state = 'published') AS published, "
             "count(*) FILTER (WHERE a.state = 'failed') AS failed, "
             f"count(*) FILTER (WHERE a.state = 'started') AS unfinished FROM {self._t('partition')} AS p "
             f"JOIN {self._t('target')} AS t USING (target_id) LEFT JOIN {self._t('attempt')} AS a "
@@ -346,7 +350,8 @@ class LedgerSql:
     def _old_attempts(self) -> str:
         """Attempts that began so long ago and are not the one that published a partition as it stands."""
         return (
-            f"FROM {self._t('attempt')} AS a WHERE a.started_at < clock_timestamp() - make_interval(secs => {bind('seconds')}) "
+            f"FROM {self._t('attempt')} AS a "
+            f"WHERE a.started_at < clock_timestamp() - make_interval(secs => {bind('seconds')}) "
             f"AND NOT EXISTS (SELECT 1 FROM {self._t('partition')} AS p WHERE p.attempt_id = a.attempt_id) "
             f"AND NOT EXISTS (SELECT 1 FROM {self._t('claim')} AS c WHERE c.attempt_id = a.attempt_id)"
         )
@@ -360,7 +365,8 @@ class LedgerSql:
         binds = {"seconds": days * 86400}
         return (
             Statement(
-                f"DELETE FROM {self._t('check')} WHERE attempt_id IN (SELECT a.attempt_id {self._old_attempts()})", binds
+                f"DELETE FROM {self._t('check')} WHERE attempt_id IN (SELECT a.attempt_id {self._old_attempts()})",
+                binds,
             ),
             Statement(
                 f"DELETE FROM {self._t('attempt')} WHERE attempt_id IN (SELECT a.attempt_id {self._old_attempts()})",

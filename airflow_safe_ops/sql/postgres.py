@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -21,6 +22,7 @@ from airflow_safe_ops.errors import (
     ReferencedRows,
     SafeOpsError,
     StatementFailed,
+    StatementRefused,
     UnsupportedServer,
 )
 from airflow_safe_ops.plan.model import Executor, LoadTask, Statement, bind
@@ -51,18 +53,15 @@ class Postgres(Dialect):
         used = statement.used
         if not used:
             return comment + statement.text, None
-        text = "".join(
-            sql.replace("%", "%%") + (f"%({name})s" if name else "") for sql, name in statement.pieces()
-        )
+        text = "".join(sql.replace("%", "%%") + (f"%({name})s" if name else "") for sql, name in statement.pieces())
         return comment.replace("%", "%%") + text, used
 
     def prepare(self, connection: Any) -> None:
         """Tuples whatever cursor the connection's extra asks for; no server-side prepared statements."""
         if hasattr(connection, "prepare_threshold"):
-            from psycopg.rows import tuple_row
-
             connection.prepare_threshold = None
-            connection.row_factory = tuple_row
+            # The connection's own driver, which is imported by whoever made it.
+            connection.row_factory = sys.modules["psycopg.rows"].tuple_row
         else:
             connection.cursor_factory = None
 
@@ -75,8 +74,9 @@ class Postgres(Dialect):
 
     def begin(self, limits: Limits) -> Sequence[Statement]:
         """
-        READ COMMITTED whatever the server's default, so that a wait for a claim sees what the owner committed;
-        the server drops a client that died within a second of noticing, and one that stalls within a minute.
+        READ COMMITTED whatever the server's default, so that a wait for a claim sees what the owner committed.
+
+        The server looks every second whether the client still lives, and drops one that stalls for a minute.
         """
         seconds = {"statement_timeout": limits.statement, "lock_timeout": limits.lock}
         sets = [f"SET LOCAL {name} = {max(1, int(s * 1000))}" for name, s in seconds.items() if s is not None]
@@ -124,11 +124,14 @@ class Postgres(Dialect):
             return QueryRefused(f"The database refuses the query: {said}.", sqlstate=state)
         if state == "25006":
             return ReadOnlyServer(f"The server refuses to write ({doing}): {said}.", sqlstate=state)
-        if state in ("23001", "23503") and doing in ("target.delete", "target.delete_moved", "target.constraints"):
+        if state in ("23001", "23503") and doing in (
+            "target.delete",
+            "target.delete_moved",
+            "target.constraints",
+        ):
             return ReferencedRows(f"The partition's rows are referenced: {said}.", sqlstate=state)
-        failed = StatementFailed(f"{doing}: {said} (SQLSTATE {state or 'none'}).", sqlstate=state, step=doing)
-        failed.terminal = state[:2] in _TERMINAL_CLASSES
-        return failed
+        kind = StatementRefused if state[:2] in _TERMINAL_CLASSES else StatementFailed
+        return kind(f"{doing}: {said} (SQLSTATE {state or 'none'}).", sqlstate=state, step=doing)
 
     def server(self, executor: Executor) -> Server:
         """Clock, version and state of the server."""
@@ -141,7 +144,8 @@ class Postgres(Dialect):
         ).rows[0]
         if row[3] < 150000:
             raise UnsupportedServer(
-                f"The server is {row[1].partition(',')[0]}.", why="Loads are proven on PostgreSQL 15 and later."
+                f"The server is {row[1].partition(',')[0]}.",
+                why="Loads are proven on PostgreSQL 15 and later.",
             )
         return Server(now=row[0], version=row[2].split()[0], read_only=row[4])
 
@@ -248,16 +252,15 @@ class PostgresLoadSql:
 
     def look_after(self, task: LoadTask) -> Statement:
         """
+        Rows and checksum of the partition.
+
         The checksum is the SUM of each row's 64-bit hash: the order of rows does not matter, and a doubled row
         changes it (in an XOR it would cancel).
         """
-        values = [
-            f'CAST({quoted(c.name)} AS text) COLLATE "C"' if c.as_bytes else quoted(c.name) for c in task.hashed
-        ]
+        values = [f'CAST({quoted(c.name)} AS text) COLLATE "C"' if c.as_bytes else quoted(c.name) for c in task.hashed]
         hashed = f"sum(hash_record_extended(ROW({', '.join(values)}), 0)::numeric)::text" if values else "NULL::text"
         return stage.look_after(task, hashed)
 
     def settle_constraints(self) -> Statement:
         """Raise now what COMMIT would raise."""
         return Statement("SET CONSTRAINTS ALL IMMEDIATE")
-

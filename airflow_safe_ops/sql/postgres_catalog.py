@@ -15,7 +15,13 @@ _KINDS = {"date": "date", "timestamp": "timestamp", "timestamptz": "timestamptz"
 _GENERATIONS = {"a": "identity_always", "d": "identity_default"}
 _ON_DELETE = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 _TABLES = ("r", "p")
-_WHAT = {"m": "a materialized view", "f": "a foreign table", "S": "a sequence", "i": "an index", "c": "a type"}
+_WHAT = {
+    "m": "a materialized view",
+    "f": "a foreign table",
+    "S": "a sequence",
+    "i": "an index",
+    "c": "a type",
+}
 _WRITABLE = 4 | 8 | 16  # update, insert, delete
 
 _RELATION = """
@@ -119,7 +125,7 @@ def describe(executor: Executor, name: str) -> Table:
 def split_name(name: str) -> tuple[str, ...]:
     """The parts of a dotted name; a part in double quotes may hold dots, blanks and quotes."""
     parts = re.findall(r'\s*(?:"((?:[^"]|"")*)"|([^".]+))\s*(?:\.|$)', name)
-    rebuilt = ".".join(q and f'"{q}"' or plain for q, plain in parts)
+    rebuilt = ".".join((q and f'"{q}"') or plain for q, plain in parts)
     if not parts or len(re.sub(r"\s", "", rebuilt)) != len(re.sub(r"\s", "", name)):
         raise UnknownTable(f"{name!r} is not the name of a table.", table=name)
     return tuple(q.replace('""', '"') or plain.strip() for q, plain in parts)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-
 from functools import cache
 
-from sqlparse import keywords
-from sqlparse import tokens as T
+from sqlparse import keywords, tokens
 from sqlparse.engine.statement_splitter import StatementSplitter
 from sqlparse.lexer import Lexer
 from sqlparse.sql import Statement as Parsed
@@ -21,11 +19,11 @@ _READERS = ("SELECT", "WITH", "VALUES", "TABLE", "(")
 # sqlparse reads many dialects at once. In standard SQL a backslash escapes nothing outside E'…', "#" is an
 # operator and no comment, and a bracket opens a subscript or an ARRAY: these come before its own rules.
 _STANDARD = [
-    (r"[eE]'(''|\\.|[^'\\])*'", T.String.Single),
-    (r"'(''|[^'])*'", T.String.Single),
-    (r'"(""|[^"])*"', T.String.Symbol),
-    (r"#(>>?|-|=)?", T.Operator),
-    (r"[\[\]]", T.Punctuation),
+    (r"[eE]'(''|\\.|[^'\\])*'", tokens.String.Single),
+    (r"'(''|[^'])*'", tokens.String.Single),
+    (r'"(""|[^"])*"', tokens.String.Symbol),
+    (r"#(>>?|-|=)?", tokens.Operator),
+    (r"[\[\]]", tokens.Punctuation),
 ]
 
 
@@ -46,9 +44,9 @@ def one_select(sql: str, declared: Collection[str]) -> tuple[str, set[str]]:
     used: set[str] = set()
     pieces = []
     for token, in_subscript in _with_depth(statement):
-        if token.ttype is T.Punctuation and token.value == ";":
+        if token.ttype is tokens.Punctuation and token.value == ";":
             continue
-        name = token.value[1:] if token.ttype is T.Name.Placeholder and token.value.startswith(":") else ""
+        name = token.value[1:] if token.ttype is tokens.Name.Placeholder and token.value.startswith(":") else ""
         if not name or in_subscript:
             pieces.append(token.value)
         elif name in declared:
@@ -78,7 +76,7 @@ def _only_statement(sql: str) -> Parsed:
     meaningful = [s for s in statements if any(_meaning(t) for t in s.flatten())]
     if len(meaningful) != 1:
         raise NotOneSelect(f"The SQL holds {len(meaningful)} statements.", statements=len(meaningful))
-    statement = meaningful[0]
+    statement: Parsed = meaningful[0]
     words = [t for t in statement.flatten() if _meaning(t)]
     first = words[0].value.upper()
     kind = statement.get_type()
@@ -90,7 +88,7 @@ def _only_statement(sql: str) -> Parsed:
 
 
 def _meaning(token: Token) -> bool:
-    is_space = token.is_whitespace or token.ttype in T.Comment
+    is_space = token.is_whitespace or token.ttype in tokens.Comment
     return not is_space and token.value.strip() not in ("", ";")
 
 
@@ -108,10 +106,10 @@ def _with_depth(statement: Parsed) -> Iterator[tuple[Token, bool]]:
     opened: list[str] = []
     before = ""
     for token in statement.flatten():
-        if token.ttype is T.Punctuation and token.value in "([":
+        if token.ttype is tokens.Punctuation and token.value in "([":
             is_array = token.value == "[" and (before == "ARRAY" or opened[-1:] == ["ARRAY"])
             opened.append("ARRAY" if is_array else token.value)
-        elif token.ttype is T.Punctuation and token.value in ")]" and opened:
+        elif token.ttype is tokens.Punctuation and token.value in ")]" and opened:
             opened.pop()
         yield token, opened[-1:] == ["["]
         if _meaning(token):

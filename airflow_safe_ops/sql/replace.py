@@ -8,9 +8,7 @@ from airflow_safe_ops.sql.text import columns, in_scope, scope_binds, stage_name
 
 def delete_partition(task: LoadTask) -> Statement:
     """All rows of the partition."""
-    return Statement(
-        f"DELETE FROM {task.table.name} WHERE {in_scope(task.table, task.scope)}", scope_binds(task.scope)
-    )
+    return Statement(f"DELETE FROM {task.table.name} WHERE {in_scope(task.table, task.scope)}", scope_binds(task.scope))
 
 
 def insert_stage(task: LoadTask) -> Statement:

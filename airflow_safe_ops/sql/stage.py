@@ -38,8 +38,7 @@ def fill(task: LoadTask) -> Statement:
 
 
 def _ranked(task: LoadTask, function: str) -> str:
-    assert task.load.sequence_by is not None  # noqa: S101 - Load refuses keep_latest without it
-    key, by = columns(task.load.key), quoted(task.load.sequence_by)
+    key, by = columns(task.load.key), quoted(task.load.sequence_by or "")
     return f"{function}() OVER (PARTITION BY {key} ORDER BY {by} DESC NULLS LAST)"
 
 
@@ -77,10 +76,7 @@ def look(task: LoadTask) -> Statement:
         "count(*) AS rows_staged",
         f"count(*) FILTER (WHERE {any_null(must_not_be_null(scope))}) AS null_in_partition",
         f"count(*) FILTER (WHERE NOT {in_scope(task.table, scope)}) AS rows_outside",
-        *(
-            f"count(*) FILTER (WHERE {quoted(name)} IS NULL) AS null_key_{n}"
-            for n, name in enumerate(task.load.key)
-        ),
+        *(f"count(*) FILTER (WHERE {quoted(name)} IS NULL) AS null_key_{n}" for n, name in enumerate(task.load.key)),
     ]
     return Statement(f"SELECT {', '.join(counts)} FROM {stage_name(task)}", scope_binds(scope))
 
@@ -92,8 +88,7 @@ def odd_rows(task: LoadTask) -> Statement:
     nulls = any_null((*must_not_be_null(scope), *task.load.key))
     listed = ", ".join(f"CAST({quoted(name)} AS text) AS {quoted(name)}" for name in shown)
     return Statement(
-        f"SELECT {listed} FROM {stage_name(task)} WHERE NOT {in_scope(task.table, scope)} OR {nulls} "
-        f"LIMIT {SAMPLES}",
+        f"SELECT {listed} FROM {stage_name(task)} WHERE NOT {in_scope(task.table, scope)} OR {nulls} LIMIT {SAMPLES}",
         scope_binds(scope),
     )
 

