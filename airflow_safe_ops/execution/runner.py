@@ -17,6 +17,8 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
+
 from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.definition.load import Load
 from airflow_safe_ops.definition.scope import Scope, covers, to_json
@@ -34,6 +36,7 @@ from airflow_safe_ops.sql.dialect import Connection, Dialect
 log = logging.getLogger(__name__)
 CLAIM, PREPARE = "claim", "prepare"
 _FENCED_TRIES = 20
+_RECONNECT = 30.0
 Observer = Callable[[str, str], None]
 
 
@@ -251,9 +254,7 @@ class LoadRunner:
 
     def _ask_outcome(self, task: LoadTask, error: ConnectionLostError, *, committing: bool) -> Facts:
         """The connection broke. If it was at COMMIT, the ledger knows what happened."""
-        self.session.close()
-        self.session = self._session()
-        self.session.open()
+        self._reconnect()
         if not committing:
             raise _lost(error) from error
         log.warning("the answer to COMMIT was lost; looking at the ledger")
@@ -261,6 +262,19 @@ class LoadRunner:
         if found["state"] == "published":
             return found
         raise CommitNotConfirmed(f"The load of {task.scope.key} is {found['state']} in the ledger.") from error
+
+    def _reconnect(self) -> None:
+        """A new connection; a server that fails over is given some time."""
+        self.session.close()
+        for attempt in Retrying(
+            stop=stop_after_delay(_RECONNECT),
+            wait=wait_exponential(max=5),
+            retry=retry_if_exception_type(StatementFailed),
+            reraise=True,
+        ):
+            with attempt:
+                self.session = self._session()
+                self.session.open()
 
     def _record_failure(self, claim: Claim, error: BaseException) -> None:
         """Best effort: the load's own error is what is raised."""
@@ -275,9 +289,7 @@ class LoadRunner:
         except Exception:
             log.warning("the failure could not be recorded; trying a new connection", exc_info=True)
             with suppress(Exception):
-                self.session.close()
-                self.session = self._session()
-                self.session.open()
+                self._reconnect()
                 store.fail(self.session, self.dialect.ledger, claim, what)
 
     def _attempt(self, task: LoadTask) -> dict[str, Any]:

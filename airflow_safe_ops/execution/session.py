@@ -8,14 +8,14 @@ task that is killed or timed out cancels its statement at once.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from airflow_safe_ops.errors import LoadCancelled, SafeOpsError
+from airflow_safe_ops.errors import LoadCancelled, SafeOpsError, StatementFailed
+from airflow_safe_ops.execution.worker import Worker
 from airflow_safe_ops.plan.model import Result, Statement
 from airflow_safe_ops.sql.dialect import Connection, Dialect, Limits
 
@@ -51,15 +51,22 @@ class Session:
         self._label = label
         self._comment = comment
         self._deadline = None if seconds is None else time.monotonic() + seconds
-        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="safe_ops")
+        self._worker = Worker("safe_ops")
         self._connection: Any = None
-        self._cancelled = threading.Event()
+        self._cancelled = False
         self._doing = "connect"
         self._author_sql = False
 
     def open(self) -> None:
-        """Connect; a connection that is open already is left behind."""
-        self._connection = self._wait(self._worker.submit(self._connect))
+        """
+        Connect.
+
+        :raises StatementFailed: the server does not answer or refuses the login.
+        """
+        try:
+            self._connection = self._wait(self._worker.submit(self._connect))
+        except Exception as error:
+            raise StatementFailed(f"connect: {str(error).strip()}.", step="connect") from error
         self.dialect.prepare(self._connection)
 
     def run(self, statement: Statement) -> Result:
@@ -110,18 +117,18 @@ class Session:
 
     def cancel(self) -> None:
         """Stop the running statement and every later one; called from a signal handler or another thread."""
-        self._cancelled.set()
+        self._cancelled = True
         self._interrupt()
 
     def allow_last_words(self) -> None:
         """After a cancel: let the failure be recorded."""
-        self._cancelled.clear()
+        self._cancelled = False
 
     def close(self) -> None:
         """Close the connection without waiting for a statement that does not end."""
         with suppress(Exception):
             self._worker.submit(self._connection.close).result(timeout=2)
-        self._worker.shutdown(wait=False, cancel_futures=True)
+        self._worker.stop()
 
     def _run_all(self, statements: Sequence[Statement]) -> None:
         for statement in statements:
@@ -131,14 +138,14 @@ class Session:
         return None if self._deadline is None else max(1.0, self._deadline - time.monotonic())
 
     def _call(self, work: Callable[[], T]) -> T:
-        if self._cancelled.is_set():
+        if self._cancelled:
             raise LoadCancelled(f"The load was cancelled ({self._doing}).")
         try:
             return self._wait(self._worker.submit(work))
         except (SafeOpsError, ConnectionLostError):
             raise
         except Exception as error:
-            if self._cancelled.is_set():
+            if self._cancelled:
                 raise LoadCancelled(f"The load was cancelled ({self._doing}).") from error
             if self._lost(error):
                 raise ConnectionLostError(f"{self._doing}: {error}") from error

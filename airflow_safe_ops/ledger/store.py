@@ -60,10 +60,9 @@ def publish(
     :param also: other scopes that this load wrote.
     :raises FencedError: the attempt is not there as ``started``.
     """
-    for written in (scope, *also):
-        for record in recorded(tx, sql, target_id, written):
-            if record.key != scope.key:
-                tx.run(sql.touch_partition(target_id, record.key))
+    touched = {record.key for written in (scope, *also) for record in recorded(tx, sql, target_id, written)}
+    for key in sorted(touched - {scope.key}):  # one order for all loads: no deadlock
+        tx.run(sql.touch_partition(target_id, key))
     if tx.run(sql.publish_attempt(attempt_id, facts)).rowcount != 1:
         raise FencedError
     tx.run(

@@ -272,9 +272,9 @@ class IdempotentLoadOperator(BaseSQLOperator):
 
     def _hook_with_dialect(self) -> Any:
         try:
-            return self.get_db_hook()
-        except SafeOpsError:
-            raise
+            hook = self.get_db_hook()
+            hook.connection  # noqa: B018 - looked up here: the worker thread only connects
+            return hook
         except Exception as error:
             if "common-sql" in str(error):
                 raise UnsupportedConnection(f"Connection {self.conn_id!r} is no SQL database: {error}") from error

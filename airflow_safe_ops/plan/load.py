@@ -93,6 +93,9 @@ class LoadSql(Protocol):
     def look_after(self, task: LoadTask) -> Statement:
         """``rows_after, checksum`` of the partition."""
 
+    def defer_constraints(self) -> Statement:
+        """Check deferrable constraints at the end: rows that go and come back break none."""
+
     def settle_constraints(self) -> Statement:
         """Check deferred constraints now."""
 
@@ -108,7 +111,11 @@ def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> Plan:
     """
     if task.load.strategy == "delete_insert":
         refuse_cascade(task.table)
+    deferrable = any(fk.deferrable for fk in task.table.referenced_by)
+    defer = Step("target.defer", "defer constraints to the end of the load", sql.defer_constraints())
+    settle = Step("target.constraints", "check deferred constraints now", sql.settle_constraints())
     steps = [
+        *([defer] if deferrable else []),
         *_stage(task, sql),
         *_look(task, sql, known),
         *_check(task, sql, task.load.audits, staged=True),
@@ -121,8 +128,8 @@ def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> Plan:
         ),
         *_check(task, sql, task.load.post_checks, staged=False),
     ]
-    if any(fk.deferrable for fk in task.table.referenced_by):
-        steps.append(Step("target.constraints", "check deferred constraints now", sql.settle_constraints()))
+    if deferrable:
+        steps.append(settle)
     steps.append(Step(PUBLISH, "record the load as published, give the claim back"))
     steps.append(Step(COMMIT, "commit data and ledger together"))
     return Plan(task, tuple(steps), _notes(task))

@@ -261,6 +261,10 @@ class PostgresLoadSql:
         hashed = f"sum(hash_record_extended(ROW({', '.join(values)}), 0)::numeric)::text" if values else "NULL::text"
         return stage.look_after(task, hashed)
 
+    def defer_constraints(self) -> Statement:
+        """RESTRICT and non-deferrable constraints are not moved by it."""
+        return Statement("SET CONSTRAINTS ALL DEFERRED")
+
     def settle_constraints(self) -> Statement:
         """Raise now what COMMIT would raise."""
         return Statement("SET CONSTRAINTS ALL IMMEDIATE")

@@ -69,7 +69,8 @@ SELECT a.attname AS name, pg_catalog.format_type(a.atttypid, a.atttypmod) AS typ
   a.attidentity::text AS identity,
   leaf.typtype IN ('e', 'r', 'm') OR leaf.typname = 'varchar' OR EXISTS (
     SELECT 1 FROM pg_catalog.pg_opclass AS o JOIN pg_catalog.pg_am AS m ON m.oid = o.opcmethod
-    WHERE m.amname = 'hash' AND o.opcdefault AND o.opcintype = leaf.oid) AS hashable,
+    JOIN pg_catalog.pg_amproc AS p ON p.amprocfamily = o.opcfamily AND p.amproclefttype = o.opcintype
+    WHERE m.amname = 'hash' AND p.amprocnum = 2 AND o.opcdefault AND o.opcintype = leaf.oid) AS hashable,
   coalesce(NOT co.collisdeterministic, false) AS loose_collation
 FROM pg_catalog.pg_attribute AS a
 JOIN leaf ON leaf.attnum = a.attnum JOIN pg_catalog.pg_type AS base ON base.oid = a.atttypid
