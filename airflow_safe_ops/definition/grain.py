@@ -18,7 +18,7 @@ def zone(name: str) -> ZoneInfo:
     """The time zone of an IANA name, or a clear refusal."""
     try:
         return ZoneInfo(name)
-    except (KeyError, ValueError, OSError) as error:
+    except (KeyError, ValueError, OSError, TypeError, AttributeError) as error:
         raise InvalidPartition(
             f"{name!r} is not a time zone.",
             fix='Use an IANA name such as "UTC" or "America/New_York".',
@@ -42,26 +42,39 @@ def midnight(day: date, tz: tzinfo) -> datetime:
 def floor(moment: datetime, grain: str, tz: tzinfo) -> datetime:
     """The start, in UTC, of the grain of that zone in which the moment lies."""
     local = moment.astimezone(tz)
-    if grain == "hour":
-        return local.replace(minute=0, second=0, microsecond=0).astimezone(UTC)
-    return midnight(_first_day(local.date(), grain), tz)
+    if grain != "hour":
+        return midnight(_first_day(local.date(), grain), tz)
+    start = local.astimezone(UTC) - timedelta(
+        minutes=local.minute, seconds=local.second, microseconds=local.microsecond
+    )
+    while start.astimezone(tz).utcoffset() != local.utcoffset():  # the clock was set within this hour: it begins there
+        start += timedelta(minutes=1)
+    return start
 
 
-def following(start: datetime, grain: str, tz: tzinfo, steps: int = 1) -> datetime:
-    """The start, in UTC, of the grain that lies so many steps after (or before) the one that begins there."""
+def following(start: datetime, grain: str, tz: tzinfo) -> datetime:
+    """The start, in UTC, of the grain after the one that begins there."""
     if grain == "hour":
-        return start + timedelta(hours=steps)
-    day = start.astimezone(tz).date()
+        end = start + timedelta(hours=1)
+        while (earlier := preceding(end, grain, tz)) > start:
+            end = earlier
+        return end
+    day = _first_day(start.astimezone(tz).date(), grain)
     if grain in ("day", "week"):
-        return midnight(day + timedelta(days=steps * (7 if grain == "week" else 1)), tz)
-    months = day.year * 12 + day.month - 1 + steps * {"month": 1, "quarter": 3, "year": 12}[grain]
+        return midnight(day + timedelta(days=7 if grain == "week" else 1), tz)
+    months = day.year * 12 + day.month - 1 + {"month": 1, "quarter": 3, "year": 12}[grain]
     return midnight(date(months // 12, months % 12 + 1, 1), tz)
+
+
+def preceding(start: datetime, grain: str, tz: tzinfo) -> datetime:
+    """The start, in UTC, of the grain before the one that begins there; a day that a zone skipped is none."""
+    return floor(start - timedelta(microseconds=1), grain, tz)
 
 
 def last_complete(moment: datetime, grain: str, tz: tzinfo) -> tuple[datetime, datetime]:
     """The last grain that ends at or before the moment."""
     end = floor(moment, grain, tz)
-    return following(end, grain, tz, -1), end
+    return preceding(end, grain, tz), end
 
 
 def has_changing_offset(tz: tzinfo, start: datetime) -> bool:

@@ -34,7 +34,7 @@ class Session:
     :param connect: opens a connection; called on the worker thread.
     :param label: who runs it, as the database shows it (``application_name``).
     :param comment: who runs it in full, put before each statement.
-    :param seconds: longest that all of it may take; None without an execution timeout.
+    :param deadline: when all of it must be over, by ``time.monotonic()``; None without an execution timeout.
     """
 
     def __init__(
@@ -44,13 +44,13 @@ class Session:
         *,
         label: str,
         comment: str,
-        seconds: float | None = None,
+        deadline: float | None = None,
     ) -> None:
         self.dialect = dialect
         self._connect = connect
         self._label = label
         self._comment = comment
-        self._deadline = None if seconds is None else time.monotonic() + seconds
+        self._deadline = deadline
         self._worker = Worker("safe_ops")
         self._connection: Any = None
         self._cancelled = False

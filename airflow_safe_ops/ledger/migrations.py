@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 from airflow_safe_ops.errors import LedgerDenied, SafeOpsError, SecondLedger
 from airflow_safe_ops.plan.model import Database, Executor
-from airflow_safe_ops.sql.ledger import MIGRATIONS, LedgerSql
+from airflow_safe_ops.sql.ledger import LedgerSql
+from airflow_safe_ops.sql.ledger_tables import MIGRATIONS
 
 # Two sessions that make one schema or table at once: one of them gets one of these and looks again.
 _RACES = ("23505", "42P06", "42P07", "XX000", "40001", "40P01", "42710")

@@ -273,12 +273,12 @@ class IdempotentLoadOperator(BaseSQLOperator):
     def _hook_with_dialect(self) -> Any:
         try:
             hook = self.get_db_hook()
-            hook.connection  # noqa: B018 - looked up here: the worker thread only connects
-            return hook
         except Exception as error:
             if "common-sql" in str(error):
                 raise UnsupportedConnection(f"Connection {self.conn_id!r} is no SQL database: {error}") from error
             raise
+        hook.connection  # noqa: B018 - looked up here: the worker thread only connects
+        return hook
 
     def _announce(self, context: Any, summary: dict[str, Any]) -> None:
         """Tell the outlets what was loaded; hold their events back where nothing changed and that is wanted."""

@@ -151,6 +151,6 @@ def checks_pass(checks: Mapping[str, Check], phase: str) -> Guard:
         if not failed:
             return None
         error = AuditFailed if phase == "audit" else PostCheckFailed
-        return error(f"{'; '.join(map(str, failed))}.", failed=[result.name for result in failed])
+        return error(f"{'; '.join(map(str, failed))}.", failed=[result.name for result in failed], results=results)
 
     return guard

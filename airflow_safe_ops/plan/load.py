@@ -18,7 +18,7 @@ from airflow_safe_ops.errors import CascadeForeignKey
 from airflow_safe_ops.plan import guards
 from airflow_safe_ops.plan.model import LoadTask, Plan, Statement, Step
 
-PUBLISH, COMMIT = "ledger.publish", "commit"
+HOLD, PUBLISH, COMMIT = "claim.hold", "ledger.publish", "commit"
 
 
 class LoadSql(Protocol):
@@ -114,7 +114,10 @@ def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> Plan:
     deferrable = any(fk.deferrable for fk in task.table.referenced_by)
     defer = Step("target.defer", "defer constraints to the end of the load", sql.defer_constraints())
     settle = Step("target.constraints", "check deferred constraints now", sql.settle_constraints())
+    lock = Step("target.lock", "lock the table against other writers", sql.lock_table(task))
     steps = [
+        *([lock] if task.load.exclusive else []),
+        Step(HOLD, "hold the claim until the end of this transaction"),
         *([defer] if deferrable else []),
         *_stage(task, sql),
         *_look(task, sql, known),
@@ -157,10 +160,7 @@ def unknown_parts(scope: Scope, known: Sequence[Scope]) -> list[Scope]:
 
 def _stage(task: LoadTask, sql: LoadSql) -> list[Step]:
     key = task.load.key
-    steps = [Step("target.lock", "lock the table against other writers", sql.lock_table(task))]
-    if not task.load.exclusive:
-        steps.clear()
-    steps += [
+    steps = [
         Step("target.add_column", f"add column {column.name}", sql.add_column(task, column.name, column.type))
         for column in task.new_columns
     ]

@@ -2,17 +2,46 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+import re
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date
 from typing import Any
 
-from airflow_safe_ops.plan.model import Plan, Statement, Step
+from airflow_safe_ops import errors
+from airflow_safe_ops.errors import SafeOpsError
+from airflow_safe_ops.plan import guards
+from airflow_safe_ops.plan.model import Guard, Plan, Statement, Step
 
-_INDENT = "        "
+WIDTH = 100
+_INDENT = " " * 6
+_CLAIM = ("claim", "wait for loads that overlap, then hold the partition")
+
+# What each kind of guard refuses, by the function that makes it.
+_REFUSES: Mapping[Callable[..., Guard], type[SafeOpsError]] = {
+    guards.no_null_in_partition: errors.NullInPartition,
+    guards.no_rows_outside: errors.RowsOutsidePartition,
+    guards.no_null_in_key: errors.NullInKey,
+    guards.no_duplicates: errors.DuplicateKeys,
+    guards.no_moved_keys: errors.KeysMoved,
+    guards.no_accidental_empty: errors.EmptySource,
+    guards.only_ledgered_rows: errors.UnledgeredRows,
+    guards.rows_as_written: errors.OtherWriter,
+}
+_BY_NAME = {maker.__qualname__: refusal for maker, refusal in _REFUSES.items()}
+_BY_PHASE = {"audit.judge": errors.AuditFailed, "post_check.judge": errors.PostCheckFailed}
+
+_CLAUSES = re.compile(
+    r"(?:LEFT |RIGHT |FULL |CROSS |INNER )?JOIN\b|FROM\b|WHERE\b|GROUP BY\b|HAVING\b|ORDER BY\b|LIMIT\b|USING\b|SET\b"
+    r"|SELECT\b|AND\b|VALUES\b|ON CONFLICT\b",
+    re.IGNORECASE,
+)
+# Where a line may not be broken: literals, quoted names, dollar quotes.
+_WORDS = re.compile(r"""(?:[^\s'"$]|'(?:''|[^'])*'|"(?:""|[^"])*"|\$(\w*)\$.*?\$\1\$|['"$])+|\s+""", re.DOTALL)
 
 
 def plan_text(plans: Sequence[Plan]) -> str:
-    """The plans of one load, a section a partition."""
+    """The plans of one load, a section a partition, for a window of 100 columns."""
     return "\n\n".join(_one(plan) for plan in plans)
 
 
@@ -24,35 +53,155 @@ def plan_data(plans: Sequence[Plan]) -> list[dict[str, Any]]:
             "partition": plan.task.scope.key,
             "strategy": plan.task.load.strategy,
             "notes": list(plan.notes),
-            "steps": [_step_data(step) for step in plan.steps],
+            "steps": [{"name": _CLAIM[0], "what": _CLAIM[1]}, *(_step_data(step) for step in plan.steps)],
         }
         for plan in plans
     ]
 
 
+def error_data(error: SafeOpsError) -> dict[str, Any]:
+    """A refusal as plain data."""
+    facts = {name: _plain(value) for name, value in error.facts.items()}
+    return {"code": error.code, "what": error.what, "why": error.why, "fix": error.fix, "facts": facts}
+
+
+def refusals(step: Step) -> list[type[SafeOpsError]]:
+    """What a step can refuse the load for."""
+    if step.name in _BY_PHASE:
+        return [_BY_PHASE[step.name]]
+    made = (guard.__qualname__.partition(".")[0] for guard in step.guards)
+    return [_BY_NAME[name] for name in made if name in _BY_NAME]
+
+
+def wrapped_sql(sql: str, width: int) -> list[str]:
+    """
+    SQL in lines of at most ``width`` where that is possible.
+
+    Lines of the author's own stay as they are while they fit. A longer one is broken before a clause of its
+    outermost level, else between words; never inside a literal, a quoted name or a comment.
+    """
+    lines: list[str] = []
+    for line in _logical_lines(sql.expandtabs(4)):
+        short = all(len(part) <= width for part in line.split("\n"))
+        lines += line.split("\n") if short or "--" in line or "/*" in line else _broken(line, width)
+    return [line.rstrip() for line in lines]
+
+
 def _one(plan: Plan) -> str:
     task = plan.task
-    head = f"{task.table.identity}  {task.scope.key}  {task.load.strategy}"
-    lines = [head, *(f"  note: {note}" for note in plan.notes)]
-    lines.append("   1 claim: wait for loads that overlap, then hold the partition")
+    lines = [f"target     {task.table.identity}", f"partition  {task.scope.key}", f"strategy   {task.load.strategy}"]
+    for note in plan.notes:
+        lines += textwrap.wrap(note, WIDTH, initial_indent="note       ", subsequent_indent=" " * 11)
+    lines += ["", f"  1  {_CLAIM[0]}: {_CLAIM[1]}"]
     for number, step in enumerate(plan.steps, 2):
-        lines.append(f"{number:4d} {step.name}: {step.what}")
-        if step.statement is not None:
-            lines += [_INDENT + line for line in str(step.statement).splitlines()]
-            lines += [f"{_INDENT}:{name} = {value}" for name, value in _values(step.statement).items()]
+        lines += _step_lines(number, step)
     return "\n".join(lines)
+
+
+def _step_lines(number: int, step: Step) -> list[str]:
+    lines = textwrap.wrap(
+        f"{step.name}: {step.what}", WIDTH, initial_indent=f"{number:3d}  ", subsequent_indent=_INDENT
+    )
+    if step.statement is not None:
+        lines += [_INDENT + line for line in wrapped_sql(str(step.statement), WIDTH - len(_INDENT))]
+        lines += _bound_lines(step.statement)
+    for refusal in refusals(step):
+        lines.append(f"{_INDENT}refuses {refusal.code}: {_says(refusal)}")
+    return lines
+
+
+def _bound_lines(statement: Statement) -> list[str]:
+    used = statement.used
+    wide = max((len(name) for name in used), default=0)
+    return [
+        f"{_INDENT}  :{name:<{wide}} = {_shown(value)}  ({type(value).__name__})" for name, value in used.items()
+    ]
 
 
 def _step_data(step: Step) -> dict[str, Any]:
     data: dict[str, Any] = {"name": step.name, "what": step.what}
     if step.statement is not None:
-        data |= {"sql": str(step.statement), "binds": _values(step.statement)}
+        used = step.statement.used.items()
+        data["sql"] = str(step.statement)
+        data["binds"] = {n: {"type": type(value).__name__, "value": _plain(value)} for n, value in used}
+    if found := refusals(step):
+        data["refuses"] = [{"code": refusal.code, "what": _says(refusal)} for refusal in found]
     return data
 
 
-def _values(statement: Statement) -> dict[str, str]:
-    """Values with their types, so that a date and its text can be told apart."""
-    return {
-        name: f"{json.dumps(value, default=str, ensure_ascii=False)} ({type(value).__name__})"
-        for name, value in statement.used.items()
-    }
+def _says(refusal: type[SafeOpsError]) -> str:
+    return (refusal.__doc__ or "").strip().partition("\n")[0]
+
+
+def _shown(value: Any) -> str:
+    """As a person reads it: text in quotes, so that a date and its text can be told apart."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; what JSON has no type for, as text."""
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _logical_lines(sql: str) -> list[str]:
+    """Lines; one that ends inside a literal is kept together with the next."""
+    lines = [""]
+    for word in _words(sql):
+        if word.isspace() and "\n" in word:
+            lines += ["" for _ in range(word.count("\n"))]
+            lines[-1] = word.rpartition("\n")[2]
+        else:
+            lines[-1] += word
+    return lines
+
+
+def _words(sql: str) -> list[str]:
+    return [match.group() for match in _WORDS.finditer(sql)]
+
+
+def _broken(line: str, width: int) -> list[str]:
+    indent = re.match(r"\s*", line)
+    margin = indent.group() if indent else ""
+    broken: list[str] = []
+    for clause in _clauses(line.strip()):
+        broken += _filled(clause, width, margin if not broken else margin + "  ")
+    return broken
+
+
+def _clauses(line: str) -> list[str]:
+    """The line in parts that begin with a clause of its outermost level."""
+    parts, depth, words = [""], 0, _words(line)
+    for at, word in enumerate(words):
+        starts = depth == 0 and not word.isspace() and _CLAUSES.match("".join(words[at : at + 3]))
+        if starts and parts[-1].strip() and not _CLAUSES.fullmatch(parts[-1].strip()):
+            parts.append("")
+        parts[-1] += word
+        depth += _opened(word)
+    return [part.strip() for part in parts]
+
+
+def _opened(word: str) -> int:
+    bare = re.sub(r"""'(?:''|[^'])*'|"(?:""|[^"])*\"""", "", word)
+    return bare.count("(") - bare.count(")")
+
+
+def _filled(text: str, width: int, margin: str) -> list[str]:
+    lines = [margin]
+    for word in _words(text):
+        is_full = len(lines[-1]) + len(word) > width and lines[-1].strip()
+        if is_full and not word.isspace():
+            lines.append(margin + "  ")
+        elif word.isspace() and not lines[-1].strip():
+            continue
+        lines[-1] += word
+    return lines

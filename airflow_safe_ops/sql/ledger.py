@@ -1,12 +1,12 @@
-"""The ledger's tables and statements; written for databases with row locks and transactions over several statements."""
+"""The ledger's statements; written for databases with row locks and transactions over several statements."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from airflow_safe_ops.plan.model import Statement, bind
+from airflow_safe_ops.sql.ledger_tables import Migration
 from airflow_safe_ops.sql.text import quoted
 
 ATTEMPT_FACTS = (
@@ -22,74 +22,6 @@ ATTEMPT_FACTS = (
     "checksum_of",
     "seconds",
 )
-
-
-@dataclass(frozen=True)
-class Migration:
-    """One numbered step of the ledger's schema. It only adds: older versions go on working beside it."""
-
-    number: int
-    name: str
-    statements: tuple[str, ...]
-
-
-_FIRST = (
-    """CREATE TABLE {s}.safe_ops_target (
-  target_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  identity text NOT NULL UNIQUE,
-  created_at timestamptz NOT NULL DEFAULT clock_timestamp())""",
-    """CREATE TABLE {s}.safe_ops_attempt (
-  attempt_id uuid PRIMARY KEY,
-  target_id bigint NOT NULL,
-  partition_key text NOT NULL,
-  scope text NOT NULL,
-  strategy text NOT NULL,
-  state text NOT NULL,
-  instance text NOT NULL DEFAULT '',
-  dag_id text, task_id text, map_index integer, run_id text, run_type text, try_number integer,
-  clear_number integer, logical_date timestamptz, user_name text, code_version text, parameters text,
-  sql_hash text,
-  started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  finished_at timestamptz,
-  rows_read bigint, rows_deleted bigint, rows_inserted bigint, rows_updated bigint, rows_unchanged bigint,
-  rows_moved bigint, rows_after bigint,
-  changed boolean, checksum text, checksum_of text, seconds double precision,
-  error_code text, error_class text, error_message text)""",
-    "CREATE INDEX safe_ops_attempt_by_partition ON {s}.safe_ops_attempt (target_id, partition_key, started_at)",
-    "CREATE INDEX safe_ops_attempt_by_start ON {s}.safe_ops_attempt (started_at)",
-    """CREATE TABLE {s}.safe_ops_claim (
-  claim_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  ticket bigint NOT NULL,
-  target_id bigint NOT NULL,
-  attempt_id uuid NOT NULL UNIQUE,
-  scopes text NOT NULL,
-  held boolean NOT NULL,
-  touched_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  owner text NOT NULL)""",
-    "CREATE INDEX safe_ops_claim_by_target ON {s}.safe_ops_claim (target_id)",
-    "CREATE SEQUENCE {s}.safe_ops_ticket",
-    """CREATE TABLE {s}.safe_ops_partition (
-  target_id bigint NOT NULL,
-  partition_key text NOT NULL,
-  scope text NOT NULL,
-  lo timestamp, hi timestamp,
-  state text NOT NULL,
-  attempt_id uuid,
-  row_count bigint, checksum text, checksum_of text,
-  published_at timestamptz NOT NULL,
-  PRIMARY KEY (target_id, partition_key))""",
-    "CREATE INDEX safe_ops_partition_by_range ON {s}.safe_ops_partition (target_id, lo, hi)",
-    """CREATE TABLE {s}.safe_ops_check (
-  check_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-  target_id bigint NOT NULL,
-  attempt_id uuid NOT NULL,
-  partition_key text NOT NULL,
-  phase text NOT NULL, name text NOT NULL, passed boolean NOT NULL, observed text, required text NOT NULL,
-  checked_at timestamptz NOT NULL DEFAULT clock_timestamp())""",
-    "CREATE INDEX safe_ops_check_by_attempt ON {s}.safe_ops_check (attempt_id)",
-)
-
-MIGRATIONS = (Migration(1, "targets, attempts, claims, partitions, checks", _FIRST),)
 
 
 class LedgerSql:
@@ -309,42 +241,87 @@ class LedgerSql:
 
     # --- reading --------------------------------------------------------------------------------------------
 
-    def history(self, table: str | None, partition: str | None, limit: int) -> Statement:
-        """
-        Attempts, newest last, with the state that holds now: ``started`` without a living claim is ``lost``.
+    def targets(self) -> Statement:
+        """Every target that the ledger knows."""
+        return Statement(f"SELECT identity FROM {self._t('target')} ORDER BY identity")
 
-        A living claim's row is locked by its owner's transaction, so SKIP LOCKED passes it over.
+    def partition_keys(self, table: str | None, text: str) -> Statement:
+        """Partitions whose key is the text; where there is none, those whose key holds it."""
+        also = f" AND t.identity = {bind('table')}" if table else ""
+        return Statement(
+            f"WITH found AS (SELECT DISTINCT a.partition_key FROM {self._t('attempt')} AS a JOIN {self._t('target')} AS t "
+            f"USING (target_id) WHERE position({bind('text')} IN a.partition_key) > 0{also}) "
+            f"SELECT partition_key FROM found WHERE partition_key = {bind('text')} OR NOT EXISTS "
+            f"(SELECT 1 FROM found WHERE partition_key = {bind('text')}) ORDER BY partition_key",
+            {"table": table, "text": text},
+        )
+
+    def _tries(self, where: str) -> str:
         """
+        The attempts that meet a condition, each with its ``outcome``: ``started`` is ``running`` while its claim
+        lives, else ``lost``.
+
+        A claim lives while a transaction that has not ended holds its row: the row's ``xmax`` names it, on a
+        standby too. So looking takes no lock, writes nothing and needs no right but SELECT. Between two
+        transactions a claim lives for the seconds of ``grace``.
+        """
+        snapshot = "pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::bigint"
+        # xmax is the lower half of a transaction's number; the upper half is that of the nearest present number.
+        number = f"{snapshot} + (c.xmax::text::bigint - {snapshot} % 4294967296 + 6442450944) % 4294967296 - 2147483648"
+        in_progress = (
+            "CASE WHEN c.xmax::text::bigint >= 3 "
+            f"THEN coalesce(pg_catalog.pg_xact_status(greatest({number}, 0)::text::xid8) = 'in progress', FALSE) ELSE FALSE END"
+        )
+        idle = f"clock_timestamp() - c.touched_at >= make_interval(secs => {bind('grace')})"
+        return (
+            "SELECT t.identity, a.*, CASE WHEN a.state <> 'started' THEN a.state WHEN c.attempt_id IS NULL THEN 'lost' "
+            f"WHEN {idle} AND NOT {in_progress} THEN 'lost' ELSE 'running' END AS outcome "
+            f"FROM {self._t('attempt')} AS a JOIN {self._t('target')} AS t USING (target_id) "
+            f"LEFT JOIN {self._t('claim')} AS c USING (attempt_id) WHERE {where}"
+        )
+
+    def history(self, table: str | None, partition: str | None, limit: int | None, grace: float = 5.0) -> Statement:
+        """Attempts, newest last, each with its outcome as it stands now; the newest ``limit`` of them."""
         where = ["TRUE"]
         if table:
             where.append(f"t.identity = {bind('table')}")
         if partition:
             where.append(f"a.partition_key = {bind('partition')}")
         return Statement(
-            f"WITH idle AS (SELECT attempt_id FROM {self._t('claim')} "
-            "WHERE clock_timestamp() - touched_at > interval '5 seconds' FOR KEY SHARE SKIP LOCKED), "
-            "newest AS (SELECT t.identity, a.*, c.attempt_id IS NOT NULL AND i.attempt_id IS NULL AS alive "
-            f"FROM {self._t('attempt')} AS a JOIN {self._t('target')} AS t USING (target_id) "
-            f"LEFT JOIN {self._t('claim')} AS c USING (attempt_id) LEFT JOIN idle AS i USING (attempt_id) "
-            f"WHERE {' AND '.join(where)} ORDER BY a.started_at DESC, a.attempt_id LIMIT {bind('limit')}) "
-            "SELECT *, CASE WHEN state = 'started' AND NOT alive THEN 'lost' WHEN state = 'started' THEN 'running' "
-            "ELSE state END AS outcome FROM newest ORDER BY started_at, attempt_id",
-            {"table": table, "partition": partition, "limit": limit},
+            f"WITH tries AS ({self._tries(' AND '.join(where))}), newest AS (SELECT *, count(*) OVER () AS total "
+            f"FROM tries ORDER BY started_at DESC, attempt_id LIMIT CAST({bind('limit')} AS bigint)) "
+            "SELECT * FROM newest ORDER BY started_at, attempt_id",
+            {"table": table, "partition": partition, "limit": limit, "grace": grace},
         )
 
-    def summary(self, table: str | None) -> Statement:
-        """Each recorded partition with its state and how its attempts ended."""
-        where = f"WHERE t.identity = {bind('table')} " if table else ""
+    def summary(self, table: str | None, limit: int | None = None, grace: float = 5.0) -> Statement:
+        """
+        Each partition that was published or tried, with how its attempts ended; the last ``limit`` of them.
+
+        Its state is the recorded one. One that never was published is ``loading``, ``lost`` (its newest attempt
+        is) or ``missing``.
+        """
+        where = f"t.identity = {bind('table')}" if table else "TRUE"
+        counts = ", ".join(
+            f"count(*) FILTER (WHERE outcome = '{outcome}') AS {outcome}"
+            for outcome in ("published", "failed", "lost", "running")
+        )
+        tried = ", ".join(f"coalesce(r.{n}, 0) AS {n}" for n in ("attempts", "published", "failed", "lost", "running"))
         return Statement(
-            "SELECT t.identity, p.partition_key, p.state, p.row_count, p.published_at, "
-            "p.attempt_id::text AS attempt_id, count(a.attempt_id) AS attempts, "
-            "count(*) FILTER (WHERE a.state = 'published') AS published, "
-            "count(*) FILTER (WHERE a.state = 'failed') AS failed, "
-            f"count(*) FILTER (WHERE a.state = 'started') AS unfinished FROM {self._t('partition')} AS p "
-            f"JOIN {self._t('target')} AS t USING (target_id) LEFT JOIN {self._t('attempt')} AS a "
-            f"ON a.target_id = p.target_id AND a.partition_key = p.partition_key {where}"
-            "GROUP BY t.identity, p.target_id, p.partition_key, p.lo ORDER BY t.identity, p.lo, p.partition_key",
-            {"table": table},
+            f"WITH tries AS ({self._tries(where)}), "
+            f"tried AS (SELECT target_id, partition_key, count(*) AS attempts, {counts}, max(started_at) AS tried_at, "
+            "(array_agg(outcome ORDER BY started_at DESC))[1] AS newest FROM tries GROUP BY target_id, partition_key), "
+            "listed AS (SELECT t.identity, coalesce(p.partition_key, r.partition_key) AS partition_key, "
+            "CASE WHEN p.state IS NOT NULL THEN p.state WHEN r.running > 0 THEN 'loading' "
+            "WHEN r.newest = 'lost' THEN 'lost' ELSE 'missing' END AS state, p.row_count, "
+            f"{tried}, p.published_at, r.tried_at, p.attempt_id::text AS attempt_id "
+            f"FROM {self._t('partition')} AS p FULL JOIN tried AS r "
+            "ON r.target_id = p.target_id AND r.partition_key = p.partition_key "
+            f"JOIN {self._t('target')} AS t ON t.target_id = coalesce(p.target_id, r.target_id) WHERE {where}), "
+            "newest AS (SELECT *, count(*) OVER () AS total FROM listed "
+            f'ORDER BY identity DESC, partition_key COLLATE "C" DESC LIMIT CAST({bind("limit")} AS bigint)) '
+            'SELECT * FROM newest ORDER BY identity, partition_key COLLATE "C"',
+            {"table": table, "limit": limit, "grace": grace},
         )
 
     def _old_attempts(self) -> str:

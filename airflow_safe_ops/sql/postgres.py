@@ -57,7 +57,8 @@ class Postgres(Dialect):
         return comment.replace("%", "%%") + text, used
 
     def prepare(self, connection: Any) -> None:
-        """Tuples whatever cursor the connection's extra asks for; no server-side prepared statements."""
+        """Tuples and transactions whatever the connection's extra asks for; no server-side prepared statements."""
+        connection.autocommit = False
         if hasattr(connection, "prepare_threshold"):
             connection.prepare_threshold = None
             # The connection's own driver, which is imported by whoever made it.

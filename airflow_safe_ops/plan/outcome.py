@@ -1,0 +1,40 @@
+"""What a finished load amounts to: its counts, its checksum's meaning, whether it changed anything."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+from airflow_safe_ops.plan.model import Facts, LoadTask
+
+
+def checksum_of(task: LoadTask, dialect: str) -> str | None:
+    """What two checksums must share to be comparable: algorithm, dialect, server's major version, columns."""
+    if not task.hashed:
+        return None
+    major = task.table.server_version.partition(".")[0]
+    columns = json.dumps([[column.name, column.type] for column in task.hashed])
+    return f"1:{dialect}-{major}:{hashlib.sha256(columns.encode()).hexdigest()[:16]}"
+
+
+def rows_unchanged(facts: Facts) -> int:
+    """Staged rows of a merge that the partition already held."""
+    return int(facts["rows_staged"] - facts["rows_inserted"] - facts.get("rows_updated", 0))
+
+
+def is_changed(task: LoadTask, facts: Facts, before: Facts | None) -> bool:
+    """
+    Whether the partition differs from what was last published; True where that cannot be told.
+
+    A merge counts what it changed. A replacement is compared by rows and checksum.
+
+    :param before: ``row_count, checksum, checksum_of`` as last recorded; None for a first load.
+    """
+    if before is None:
+        return True
+    if task.load.strategy == "merge" or not (facts["rows_deleted"] or facts["rows_inserted"]):
+        return any(facts.get(name) for name in ("rows_deleted", "rows_inserted", "rows_updated", "rows_moved"))
+    if facts["checksum"] is None or facts["rows_deleted"] != facts["rows_after"]:
+        return True
+    now = {"row_count": facts["rows_after"], "checksum": facts["checksum"], "checksum_of": facts["checksum_of"]}
+    return before != now
