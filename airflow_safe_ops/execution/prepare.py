@@ -24,6 +24,7 @@ from airflow_safe_ops.execution.session import Session
 from airflow_safe_ops.plan.load import refuse_cascade
 from airflow_safe_ops.plan.model import LoadTask, Statement
 from airflow_safe_ops.sql.query import one_select
+from airflow_safe_ops.sql.text import typed_values
 
 
 def prepare(session: Session, load: Load, run: RunIdentity) -> list[LoadTask]:
@@ -76,7 +77,7 @@ def _check_names(load: Load, table: Table) -> None:
 def _task(session: Session, load: Load, table: Table, scope: Scope) -> LoadTask:
     binds = _binds(load, scope)
     text, used = one_select(load.sql, binds)
-    query = Statement(text, {name: binds[name] for name in used})
+    query = Statement(typed_values(text, table, scope), {name: binds[name] for name in used})
     session.doing("query")
     with session.part(reads_only=True):
         returned = session.dialect.query_columns(session, query)
@@ -86,7 +87,7 @@ def _task(session: Session, load: Load, table: Table, scope: Scope) -> LoadTask:
         table=table,
         scope=scope,
         columns=columns,
-        query=text,
+        query=query.text,
         binds=binds,
         attempt_id=str(uuid.uuid4()),
         new_columns=new,
@@ -95,16 +96,13 @@ def _task(session: Session, load: Load, table: Table, scope: Scope) -> LoadTask:
 
 
 def _binds(load: Load, scope: Scope) -> dict[str, Any]:
-    declared = dict(scope.binds)
-    if isinstance(load.partition, ValuePartition):
-        declared = dict(load.partition.values)
-    both = set(declared) & set(load.parameters)
+    both = set(scope.binds) & set(load.parameters)
     if both:
         raise InvalidArgument(
             f"parameters name {', '.join(sorted(both))}, which the partition binds already.",
             fix="Rename the parameter.",
         )
-    return {**declared, **load.parameters}
+    return {**scope.binds, **load.parameters}
 
 
 def _contract(

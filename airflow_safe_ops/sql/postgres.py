@@ -30,7 +30,7 @@ from airflow_safe_ops.sql import checks, replace, stage, upsert
 from airflow_safe_ops.sql.dialect import Capabilities, Dialect, Limits, Server
 from airflow_safe_ops.sql.ledger import LedgerSql
 from airflow_safe_ops.sql.postgres_catalog import describe
-from airflow_safe_ops.sql.text import in_scope, quoted, scope_binds, stage_name
+from airflow_safe_ops.sql.text import in_scope, quoted, scope_binds, stage_name, typed_values
 
 SAVEPOINT = "safe_ops_part"
 _TERMINAL_CLASSES = ("22", "23", "42")
@@ -249,7 +249,8 @@ class PostgresLoadSql:
         rows = f"SELECT * FROM {stage_name(task)}"
         if not staged:
             rows = f"SELECT * FROM {task.table.name} WHERE {in_scope(task.table, task.scope)}"
-        return checks.queries(named, rows, {} if staged else scope_binds(task.scope), task.binds)
+        queries = checks.queries(named, rows, {} if staged else scope_binds(task.scope), task.binds)
+        return [Statement(typed_values(query.text, task.table, task.scope), query.binds) for query in queries]
 
     def look_after(self, task: LoadTask) -> Statement:
         """

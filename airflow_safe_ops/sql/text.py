@@ -46,6 +46,14 @@ def scope_binds(scope: Scope, prefix: str = "") -> dict[str, Any]:
     return {}
 
 
+def typed_values(text: str, table: Table, scope: Scope) -> str:
+    """The author's ``:column`` of a value partition, in its column's type: the same value as in the DELETE."""
+    if isinstance(scope, ValueScope):
+        for name, _ in scope.values:
+            text = text.replace(bind(name), f"CAST({bind(name)} AS {table.column(name, 'partition').type})")
+    return text
+
+
 def _has_value(table: Table, scope: ValueScope, n: int, dot: str, prefix: str) -> str:
     column, value = scope.values[n]
     if value is None:
