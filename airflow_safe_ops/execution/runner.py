@@ -147,6 +147,8 @@ class LoadRunner:
 
     def _transaction(self, task: LoadTask, claim: Claim, began: float) -> DataTransaction:
         plan = self._plan_as_of_now(task)
+        for note in plan.notes:
+            log.info("%s: %s", task.table.name, note)
         lock = self.patience.lock_timeout
         return DataTransaction(self.session, plan, claim, began, lock, self.log_samples, self.observe)
 

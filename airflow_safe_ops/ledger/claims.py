@@ -23,6 +23,7 @@ from airflow_safe_ops.sql.ledger import LedgerSql
 
 log = logging.getLogger(__name__)
 _PAUSE = 0.05
+_LONGEST_PAUSE = 0.5
 
 
 class FencedError(Exception):
@@ -93,6 +94,7 @@ def take(
     :raises ClaimTimeout: an overlapping load did not end in time; it is named.
     """
     began = time.monotonic()
+    waits_for, looks = 0, 0
     while True:
         ahead = _enter(database, sql, claim)
         if ahead is None:
@@ -101,9 +103,13 @@ def take(
         left = patience.lock_timeout - (time.monotonic() - began)
         if left <= 0:
             raise _timeout(claim, ahead, patience)
-        log.info("%s waits for %s, which holds an overlapping partition", claim.owner, ahead.owner)
+        looks = looks + 1 if ahead.claim_id == waits_for else 0
+        waits_for = ahead.claim_id
+        if not looks:
+            log.info("%s waits for %s, which holds an overlapping partition", claim.owner, ahead.owner)
         try:
-            _wait(database, sql, claim, ahead, min(left, patience.lock_timeout), patience.grace)
+            if _wait(database, sql, claim, ahead, left, patience.grace):
+                time.sleep(min(_PAUSE * 2**looks, _LONGEST_PAUSE))
         except SafeOpsError as error:
             if is_lock_timeout(error):
                 raise _timeout(claim, ahead, patience) from error
@@ -148,7 +154,8 @@ def _enter(database: Database, sql: LedgerSql, claim: Claim) -> _Queued | None:
     return ahead
 
 
-def _wait(database: Database, sql: LedgerSql, claim: Claim, ahead: _Queued, left: float, grace: float) -> None:
+def _wait(database: Database, sql: LedgerSql, claim: Claim, ahead: _Queued, left: float, grace: float) -> bool:
+    """Wait until the owner's transaction ends; whether its claim is still there, to be looked at again."""
     with database.transaction(lock=left) as tx:
         tx.run(sql.lock_claim(claim.attempt_id, held=False))
         still_there = tx.run(sql.wait_for_claim(ahead.claim_id)).rows
@@ -156,8 +163,8 @@ def _wait(database: Database, sql: LedgerSql, claim: Claim, ahead: _Queued, left
         if still_there and still_there[0][0] > grace:
             log.warning("%s did not begin or died; its claim is taken away", ahead.owner)
             tx.run(sql.delete_claim(ahead.claim_id))
-    if still_there:
-        time.sleep(_PAUSE)
+            return False
+    return bool(still_there)
 
 
 def _blocks(other: _Queued, claim: Claim, ticket: int) -> bool:
