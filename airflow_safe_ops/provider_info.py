@@ -35,6 +35,45 @@ def get_provider_info() -> dict[str, Any]:
                         "example": None,
                         "default": "safe_ops",
                     },
+                    "lock_timeout": {
+                        "description": (
+                            "Longest wait for another load of an overlapping partition, and for any lock of the "
+                            "database, in seconds. A load that waited so long fails, names whom it waited for, and "
+                            "is left to Airflow's retries. An operator's lock_timeout comes first."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "float",
+                        "example": None,
+                        "default": "600",
+                    },
+                    "claim_grace": {
+                        "description": (
+                            "How long a claim is left to an owner that does not begin its transaction, in seconds by "
+                            "the database's clock. After that the next in the queue takes it away. Raise it where "
+                            "workers are often stopped for longer."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "float",
+                        "example": None,
+                        "default": "5",
+                    },
+                    "log_samples": {
+                        "description": (
+                            "Whether a refusal shows some of the rows that it refuses, partition and key columns, in "
+                            "the task's log and in the ledger. Set it to False where keys are personal data."
+                        ),
+                        "version_added": "0.1.0",
+                        "type": "boolean",
+                        "example": None,
+                        "default": "True",
+                    },
+                    "instance": {
+                        "description": "A name for this Airflow, written to each attempt, where several share one.",
+                        "version_added": "0.1.0",
+                        "type": "string",
+                        "example": "production",
+                        "default": "",
+                    },
                 },
             },
         },

@@ -111,6 +111,9 @@ class RowCount(Aggregate):
     table: str | None = None
     where: str | None = None
 
+    def __post_init__(self) -> None:
+        _check_bounds(self, "min", "max")
+
     @property
     def required(self) -> str:
         """The rule in words."""
@@ -147,6 +150,9 @@ class Sum(Aggregate):
     table: str | None = None
     where: str | None = None
 
+    def __post_init__(self) -> None:
+        _check_bounds(self, "min", "max", "abs_tolerance")
+
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns the check reads."""
@@ -180,6 +186,12 @@ class NoDuplicates(Aggregate):
     def __init__(self, *key: str, table: str | None = None, where: str | None = None) -> None:
         if not key:
             raise InvalidArgument("NoDuplicates() names no column.", fix="Name the key's columns.")
+        names: tuple[Any, ...] = key
+        if not all(isinstance(name, str) and name for name in names):
+            raise InvalidArgument(
+                f"NoDuplicates{key!r} is no list of column names.",
+                fix='Write NoDuplicates("order_id", "line_no").',
+            )
         object.__setattr__(self, "key", tuple(key))
         object.__setattr__(self, "table", table)
         object.__setattr__(self, "where", where)
@@ -222,8 +234,15 @@ class NullShare(Aggregate):
     where: str | None = None
 
     def __post_init__(self) -> None:
+        _check_bounds(self, "max")
+        if "{{" in str(self.max):
+            return
+        object.__setattr__(self, "max", float(self.max))
         if not 0 <= self.max <= 1:
-            raise InvalidArgument(f"NullShare({self.column!r}, max={self.max!r}): a share lies between 0 and 1.")
+            raise InvalidArgument(
+                f"NullShare({self.column!r}, max={self.max!r}): a share lies between 0 and 1.",
+                fix="Give 0.05 for five percent.",
+            )
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -275,11 +294,13 @@ def check_from(given: Check | Mapping[str, Any]) -> Check:
     """A check from itself or from what its ``serialize()`` gave."""
     if isinstance(given, Check):
         return given
-    data = dict(given)
+    anything: Any = given
+    data = dict(given) if isinstance(anything, Mapping) else {}
     cls = BUILT_IN.get(data.pop("check", ""))
     if cls is None:
         raise InvalidArgument(f"{given!r} is not a check.", fix=f"Use one of {', '.join(BUILT_IN)}.")
     key = data.pop("key", ()) if cls is NoDuplicates else ()
+    key = (key,) if isinstance(key, str) else key
     try:
         return cls(*key, **data)
     except TypeError as error:
@@ -287,10 +308,33 @@ def check_from(given: Check | Mapping[str, Any]) -> Check:
 
 
 def _within(value: Any, least: Number | None, most: Number | None) -> bool:
-    number = Decimal(str(value))
-    if least is not None and number < Decimal(str(least)):
+    try:
+        number = Decimal(int(value) if isinstance(value, bool) else str(value))
+    except ArithmeticError:  # an interval, for example: no bound can be compared with it
+        return least is None and most is None
+    if number.is_nan() or (least is not None and number < Decimal(str(least))):
         return False
     return most is None or number <= Decimal(str(most))
+
+
+def _check_bounds(check: Check, *names: str) -> None:
+    """Refuse bounds that are no numbers, and those that nothing can meet; a template is looked at when rendered."""
+    bounds: dict[str, Decimal] = {}
+    for name in names:
+        given = getattr(check, name)
+        if given is None or "{{" in str(given):
+            continue
+        try:
+            bounds[name] = Decimal(str(given))
+        except ArithmeticError:
+            bounds[name] = Decimal("NaN")
+        if bounds[name].is_nan():
+            raise InvalidArgument(f"{check.name}: {name}={given!r} is not a number.", fix="Give a number.")
+    if {"min", "max"} <= bounds.keys() and bounds["min"] > bounds["max"]:
+        raise InvalidArgument(
+            f"{check.name}: min={bounds['min']} lies above max={bounds['max']}.",
+            fix="No value can pass: swap them.",
+        )
 
 
 def _range(least: Number | None, most: Number | None) -> str:

@@ -74,7 +74,20 @@ class Load:
                 why="Without them the latest row cannot be told.",
             )
         if self.checksum == "key" and not self.unique_key:
-            raise InvalidArgument('checksum="key" needs a unique_key.')
+            raise InvalidArgument('checksum="key" needs a unique_key.', fix='Name the columns, or use checksum="full".')
+        if self.on_key_moved == "move" and not self.unique_key:
+            raise InvalidArgument(
+                'on_key_moved="move" needs a unique_key.',
+                why="Without one nothing is looked for in other partitions.",
+                fix="Name the columns, or leave on_key_moved out.",
+            )
+        own = [name for name in self.parameters if str(name).startswith("_")]
+        if own:
+            raise InvalidArgument(
+                f"parameters name {', '.join(map(str, own))}.",
+                why="Names that begin with an underscore are the package's own.",
+                fix="Rename them.",
+            )
         for check in (*self.audits, *self.post_checks):
             if isinstance(check, Aggregate) and check.table:
                 raise InvalidArgument(
@@ -87,6 +100,12 @@ class Load:
     def key(self) -> tuple[str, ...]:
         """The unique key's columns; empty without one."""
         return self.unique_key or ()
+
+    @property
+    def deletes(self) -> bool:
+        """Whether rows of the target are deleted, and not only inserted and updated in place."""
+        updates_only = self.not_matched_by_source == "keep" and self.on_key_moved == "fail"
+        return self.strategy == "delete_insert" or not updates_only
 
 
 def check_choice(name: str, value: object) -> None:
@@ -107,5 +126,7 @@ def check_names(name: str, value: object) -> None:
             why="An empty list would switch the protection off silently.",
             fix=f"Name the columns, or leave {name} out.",
         )
-    if len(set(value)) != len(value) or not all(isinstance(column, str) and column for column in value):
-        raise InvalidArgument(f"{name}={list(value)!r} names a column twice or not at all.")
+    if not all(isinstance(column, str) and column for column in value) or len(set(value)) != len(value):
+        raise InvalidArgument(
+            f"{name}={list(value)!r} names a column twice or not at all.", fix="Name each column once, as text."
+        )

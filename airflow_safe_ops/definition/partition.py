@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, tzinfo
+from itertools import pairwise
 from typing import Any, Literal, TypeAlias, get_args
 
 from airflow_safe_ops.definition.grain import (
@@ -16,6 +18,7 @@ from airflow_safe_ops.definition.grain import (
     has_changing_offset,
     last_complete,
     midnight,
+    preceding,
     utc,
     zone,
 )
@@ -100,17 +103,16 @@ class TimePartition:
         tz = zone(self.timezone)
         start, end = self._period(run, tz)
         self._check_kind(kind, start, end, tz)
+        bounds = [end, start]
+        for _ in range(self.lookback):
+            bounds.append(preceding(bounds[-1], self.grain, tz))
         if end > utc(now, "The present") and not self.allow_open:
             raise OpenPartition(
                 f"{self._shown(start, tz)}..{self._shown(end, tz)}@{self.timezone} on {self.column} has not ended yet.",
                 start=start,
                 end=end,
             )
-        earlier = [
-            (following(start, self.grain, tz, -n), following(start, self.grain, tz, 1 - n))
-            for n in range(self.lookback, 0, -1)
-        ]
-        return tuple(self._typed(lo, hi, kind, tz) for lo, hi in [*earlier, (start, end)])
+        return tuple(self._typed(lo, hi, kind, tz) for lo, hi in pairwise(reversed(bounds)))
 
     def _period(self, run: RunIdentity, tz: tzinfo) -> tuple[datetime, datetime]:
         if self.start is not None and self.end is not None:
@@ -157,7 +159,15 @@ class TimePartition:
 
     def _check_kind(self, kind: ColumnKind, start: datetime, end: datetime, tz: tzinfo) -> None:
         if start >= end:
-            raise InvalidPartition(f"{self.column}: the end {end} does not lie after the start {start}.")
+            raise InvalidPartition(
+                f"{self.column}: the end {end} does not lie after the start {start}.",
+                fix="Give an end after the start; the end itself does not belong to the partition.",
+            )
+        if self.lookback and start != floor(start, self.grain, tz):
+            raise InvalidPartition(
+                f"lookback counts whole grains, and {self._shown(start, tz)} does not begin a {self.grain}.",
+                fix='Use period="auto" or an aligned start, or leave lookback out.',
+            )
         if kind == "date":
             if self.grain == "hour":
                 raise UnsupportedPartitionColumn(
@@ -182,7 +192,7 @@ class TimePartition:
         if kind == "date":
             lo, hi = start.astimezone(tz).date(), end.astimezone(tz).date()
         elif kind == "timestamp":
-            lo, hi = (b.astimezone(tz).replace(tzinfo=None) for b in (start, end))
+            lo, hi = (_clock(bound, tz) for bound in (start, end))
         return TimeScope(self.column, kind, lo, hi, self.timezone)
 
     @staticmethod
@@ -204,13 +214,15 @@ class ValuePartition:
     values: tuple[tuple[str, Any], ...]
 
     def __init__(self, values: Mapping[str, Any] | None = None, /, **columns: Any) -> None:
-        pairs = {**(values or {}), **columns}
+        pairs: dict[Any, Any] = {**(values or {}), **columns}
         if not pairs:
             raise InvalidPartition(
                 "A ValuePartition names no column.",
                 fix="Name one, or say WholeTable() if all rows are meant.",
             )
         for column, value in pairs.items():
+            if not isinstance(column, str) or not column:
+                raise InvalidPartition(f"{column!r} names no column.", fix="Give the column's name as text.")
             if isinstance(value, list | tuple | set | dict):
                 raise InvalidPartition(
                     f"{column}={value!r} is more than one value.",
@@ -287,7 +299,11 @@ def partition_from(given: Partition | Mapping[str, Any] | str) -> Partition:
     raise InvalidPartition(f"{dict(given)!r} is not a partition: unknown type {kind!r}.")
 
 
-_RANGE = re.compile(r"(?P<column>[^=]+)=(?P<start>[^=]+?)\.\.(?P<end>[^=@]+?)(?:@(?P<zone>\S+))?", re.DOTALL)
+# A word that holds one of the form's own characters stands in double quotes, as JSON writes it.
+_WORD = r'\s*(?P<{}>"(?:[^"\\]|\\.)*"|[^{}]*?)\s*'
+_COLUMN = _WORD.format("column", '",=')
+_RANGE = re.compile(_COLUMN + r"=\s*(?P<start>[^=\"]+?)\.\.(?P<end>[^=@\"]+?)(?:@(?P<zone>\S+))?", re.DOTALL)
+_VALUE = re.compile(_COLUMN + "=" + _WORD.format("value", ",") + "(?:,|$)", re.DOTALL)
 
 
 def parse_partition(text: str) -> Partition:
@@ -298,18 +314,30 @@ def parse_partition(text: str) -> Partition:
     if found := _RANGE.fullmatch(text):
         name = found["zone"] or "UTC"
         start, end = (_wall_clock(found[bound].strip(), name) for bound in ("start", "end"))
-        return TimePartition(found["column"].strip(), timezone=name, start=start, end=end)
-    pairs = [part.partition("=") for part in text.split(",")]
-    if not text or any(not equals for _, equals, _ in pairs):
+        return TimePartition(_unquoted(found["column"]), timezone=name, start=start, end=end)
+    pairs, at = {}, 0
+    while at < len(text) and (found := _VALUE.match(text, at)):
+        pairs[_unquoted(found["column"])] = None if found["value"] == "NULL" else _unquoted(found["value"])
+        at = found.end()
+    if not pairs or at < len(text) or text.endswith(","):
         raise InvalidPartition(
             f"{text!r} is not a partition.",
             fix="Write order_date=2026-01-01..2026-02-01@America/New_York, region=EU, or *.",
         )
-    return ValuePartition({c.strip(): None if v.strip() == "NULL" else v.strip() for c, _, v in pairs})
+    return ValuePartition(pairs)
+
+
+def _unquoted(word: str) -> str:
+    if not word.startswith('"'):
+        return word
+    try:
+        return str(json.loads(word, strict=False))
+    except ValueError as error:
+        raise InvalidPartition(f"{word} is no quoted text.", fix='Quote as JSON does: "a\\"b".') from error
 
 
 def _check_time_partition(partition: TimePartition) -> None:
-    templated = [n for n in ("grain", "timezone", "period") if "{{" in str(getattr(partition, n))]
+    templated = [n for n in ("grain", "timezone", "period") if "{" in str(getattr(partition, n))]
     column: Any = partition.column
     if not isinstance(column, str) or not column:
         raise InvalidPartition(f"column={column!r} names no column.")
@@ -326,6 +354,14 @@ def _check_time_partition(partition: TimePartition) -> None:
         raise InvalidPartition("start and end are given together or not at all.")
 
 
+def _clock(moment: datetime, tz: tzinfo) -> datetime:
+    """What the wall clock shows; 00:00 at a day's start, also where the clock jumps over it."""
+    local = moment.astimezone(tz)
+    if moment == midnight(local.date(), tz):
+        return datetime(local.year, local.month, local.day)
+    return local.replace(tzinfo=None)
+
+
 def _instant(bound: Moment, what: str, tz: tzinfo) -> datetime:
     if isinstance(bound, datetime):
         return utc(bound, what)
@@ -333,12 +369,16 @@ def _instant(bound: Moment, what: str, tz: tzinfo) -> datetime:
         return midnight(bound, tz)
     try:
         return midnight(date.fromisoformat(bound), tz)
-    except ValueError:
+    except (ValueError, TypeError):
         pass
     try:
-        return utc(datetime.fromisoformat(bound), what)
-    except ValueError as error:
-        raise InvalidPartition(f"{what}={bound!r} is no date and no date with time.") from error
+        moment = datetime.fromisoformat(bound)
+    except (ValueError, TypeError) as error:
+        raise InvalidPartition(
+            f"{what}={bound!r} is no date and no date with time.",
+            fix="Write 2026-01-31, or 2026-01-31T06:00:00+00:00.",
+        ) from error
+    return utc(moment, what)
 
 
 def _wall_clock(bound: str, timezone: str) -> str:
@@ -353,4 +393,6 @@ def _wall_clock(bound: str, timezone: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, date) else value
+    if isinstance(value, date):
+        return value.isoformat()
+    return value if value is None or isinstance(value, str | bool | int | float) else str(value)

@@ -11,10 +11,10 @@ import json
 import unicodedata
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import Any, Literal, TypeAlias
 
-from airflow_safe_ops.definition.grain import zone
+from airflow_safe_ops.definition.grain import midnight, zone
 
 ColumnKind = Literal["date", "timestamp", "timestamptz"]
 
@@ -55,7 +55,7 @@ class TimeScope:
     def key(self) -> str:
         """How people, the command line and the ledger write it."""
         at = f"@{self.timezone}" if self.kind == "timestamptz" else ""
-        return f"{self.column}={self._text(self.start)}..{self._text(self.end)}{at}"
+        return f"{_quoted(self.column)}={self._text(self.start)}..{self._text(self.end)}{at}"
 
     @property
     def binds(self) -> dict[str, Any]:
@@ -67,8 +67,8 @@ class TimeScope:
             return bound.isoformat()
         if self.kind == "timestamptz":
             local = bound.astimezone(zone(self.timezone))
-            is_midnight = (local.hour, local.minute, local.second, local.microsecond) == (0, 0, 0, 0)
-            return local.date().isoformat() if is_midnight else local.isoformat()
+            begins_a_day = bound == midnight(local.date(), zone(self.timezone))
+            return local.date().isoformat() if begins_a_day else local.isoformat()
         is_midnight = (bound.hour, bound.minute, bound.second, bound.microsecond) == (0, 0, 0, 0)
         return bound.date().isoformat() if is_midnight else bound.isoformat()
 
@@ -91,7 +91,9 @@ class ValueScope:
     @property
     def key(self) -> str:
         """How people, the command line and the ledger write it."""
-        return ",".join(f"{column}={'NULL' if value is None else _quoted(value)}" for column, value in self.values)
+        return ",".join(
+            f"{_quoted(column)}={'NULL' if value is None else _quoted(value)}" for column, value in self.values
+        )
 
     @property
     def binds(self) -> dict[str, Any]:
@@ -197,20 +199,24 @@ def _naive(bound: date | datetime) -> datetime:
     return bound.astimezone(UTC).replace(tzinfo=None) if bound.tzinfo else bound
 
 
-def _quoted(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False) if set(value) & set(',="') or value in ("", "NULL") else value
+def _quoted(word: str) -> str:
+    """As it stands, or as JSON where the command line would read it otherwise."""
+    is_plain = word not in ("", "NULL") and word == word.strip() and word.isprintable() and ".." not in word
+    return word if is_plain and not set(word) & set(',="') else json.dumps(word, ensure_ascii=False)
 
 
 def _surely_different(one: str | None, other: str | None) -> bool:
     """Different under any collation or numeric scale; NULL differs from every value."""
     if one is None or other is None:
         return (one is None) != (other is None)
-    return _folded(one) != _folded(other)
+    if _folded(one) == _folded(other):
+        return False
+    try:
+        return Decimal(one).normalize() != Decimal(other).normalize()
+    except ArithmeticError:  # they are no numbers
+        return True
 
 
 def _folded(value: str) -> str:
-    try:
-        return str(Decimal(value).normalize() + 0)
-    except InvalidOperation:
-        decomposed = unicodedata.normalize("NFKD", value)
-        return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold().strip()
+    """Letters and digits, without case and accents: what every collation takes for different differs in these."""
+    return "".join(c for c in unicodedata.normalize("NFKD", value) if c.isalnum()).casefold()

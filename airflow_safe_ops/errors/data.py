@@ -10,7 +10,7 @@ class EmptySource(SafeOpsError):
 
     code = "SO-101"
     why = "An empty result is more often a late source than an empty day. Nothing was published."
-    fix = 'Wait for the source (ReadinessSensor), or declare on_empty="replace" if empty is right.'
+    fix = 'Wait for the source, or declare on_empty="replace" if empty is right.'
 
 
 class UnledgeredRows(SafeOpsError):
@@ -64,7 +64,10 @@ class KeysMoved(SafeOpsError):
 
     code = "SO-107"
     why = "Publishing it here would leave the same key in two partitions. Nothing was published."
-    fix = 'Reload the partitions named, or declare on_key_moved="move" to take the old rows away in the same load.'
+    fix = (
+        'Declare on_key_moved="move" to take the old rows away in the same load, or first reload the partitions '
+        "named with a strategy that deletes what their source no longer has."
+    )
 
 
 class ColumnContract(SafeOpsError):

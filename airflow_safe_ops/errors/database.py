@@ -37,6 +37,7 @@ class LoadCancelled(SafeOpsError):
     code = "SO-404"
     terminal = False
     why = "Nothing was published."
+    fix = "Airflow retries it where the task has retries; raise execution_timeout if that was the limit."
 
 
 class NoLedger(SafeOpsError):
@@ -52,7 +53,8 @@ class LedgerDenied(SafeOpsError):
     code = "SO-501"
     fix = (
         "Let somebody with the rights run `airflow safe-ops ledger init` (or the output of "
-        "`airflow safe-ops ledger init --print-sql`) and grant this login SELECT, INSERT, UPDATE and DELETE there."
+        "`airflow safe-ops ledger init --print-sql`) and grant this login USAGE on the schema and SELECT, INSERT, "
+        "UPDATE and DELETE on its tables."
     )
 
 
@@ -78,6 +80,7 @@ class StatementFailed(SafeOpsError):
     code = "SO-601"
     terminal = False
     why = "The transaction was rolled back; nothing was published."
+    fix = "Correct what the database names; what may heal by itself is tried again."
 
 
 class StatementRefused(StatementFailed):

@@ -9,12 +9,14 @@ class InvalidArgument(SafeOpsError):
     """An argument of an operator, a check or a command is not usable."""
 
     code = "SO-201"
+    fix = "Correct the argument; the docstring of the operator or check says what it takes."
 
 
 class InvalidPartition(SafeOpsError):
     """A partition is declared in a way that names no rows."""
 
     code = "SO-202"
+    fix = "Correct it; the docstrings of TimePartition and ValuePartition say what they take."
 
 
 class NoLogicalDate(SafeOpsError):
@@ -67,6 +69,7 @@ class UnsupportedPartitionColumn(SafeOpsError):
     """The partition's column has a type that the partition cannot be drawn on."""
 
     code = "SO-208"
+    fix = "Use a DATE or timestamp column, or a ValuePartition."
 
 
 class NotOneSelect(SafeOpsError):

@@ -38,8 +38,11 @@ class CascadeForeignKey(SafeOpsError):
     """A foreign key would delete or change rows of another table with the partition's rows."""
 
     code = "SO-305"
-    why = "delete_insert deletes the partition's rows first, and the children would go with them."
-    fix = 'Use strategy="merge", which updates rows in place, or change the foreign key to NO ACTION DEFERRABLE.'
+    why = "The load deletes rows before it inserts, and the children would go with them."
+    fix = (
+        'Use strategy="merge" with not_matched_by_source="keep" and on_key_moved="fail", which updates rows in place, '
+        "or change the foreign key to NO ACTION DEFERRABLE."
+    )
 
 
 class ReferencedRows(SafeOpsError):
@@ -54,9 +57,11 @@ class UnsupportedConnection(SafeOpsError):
     """No dialect knows this kind of connection."""
 
     code = "SO-307"
+    fix = "Use a connection to a database that has a dialect: PostgreSQL."
 
 
 class UnsupportedServer(SafeOpsError):
     """The server is older than the dialect was proven on."""
 
     code = "SO-308"
+    fix = "Upgrade the server."

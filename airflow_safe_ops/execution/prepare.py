@@ -40,7 +40,7 @@ def prepare(session: Session, load: Load, run: RunIdentity) -> list[LoadTask]:
         if server.read_only:
             raise ReadOnlyServer("The server only reads.")
         table = replace(dialect.describe(tx, load.table), server_version=server.version)
-        if load.strategy == "delete_insert":
+        if load.deletes:
             refuse_cascade(table)
         _check_names(load, table)
         return [_task(session, load, table, scope) for scope in _scopes(session, load, table, run, server.now)]

@@ -24,7 +24,7 @@ class PartitionResult:
 
     :param changed: whether its rows differ from what the ledger last recorded as published; True where that
         cannot be told.
-    :param seconds: from the claim's start to the commit, waiting included.
+    :param seconds: from the claim's start to the ledger's record, waiting included.
     :param waited: seconds spent waiting for the claim.
     """
 

@@ -161,10 +161,12 @@ class LoadRunner:
             return found
         raise CommitNotConfirmed(f"The load of {task.scope.key} is {found['state']} in the ledger.") from error
 
-    def _reconnect(self, seconds: float) -> None:
+    def _reconnect(self, seconds: float, *, last_words: bool = False) -> None:
         """A new connection; a server that fails over is given some time."""
         self.session.close()
         self.session = self._session()
+        if last_words:
+            self.session.allow_last_words()
         patiently = Retrying(
             stop=stop_after_delay(seconds),
             wait=wait_exponential(max=5),
@@ -181,7 +183,7 @@ class LoadRunner:
         except Exception:
             log.warning("the failure could not be recorded; trying a new connection", exc_info=True)
             with suppress(Exception):
-                self._reconnect(seconds=1.0)
+                self._reconnect(seconds=1.0, last_words=True)
                 store.fail(self.session, self.dialect.ledger, claim, error)
 
     def _is_lock_timeout(self, error: SafeOpsError) -> bool:

@@ -21,6 +21,8 @@ from airflow_safe_ops.sql.dialect import Connection, Dialect, Limits
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+_LAST_WORDS = _CANCEL = 2.5
+_ROLLBACK = 5.0
 
 
 class ConnectionLostError(Exception):
@@ -52,8 +54,11 @@ class Session:
         self._comment = comment
         self._deadline = deadline
         self._worker = Worker("safe_ops")
+        self._canceller = Worker("safe_ops_cancel")
         self._connection: Any = None
         self._cancelled = False
+        self._patience: float | None = None
+        self._is_silent = False
         self._doing = "connect"
         self._author_sql = False
 
@@ -66,7 +71,7 @@ class Session:
         try:
             self._connection = self._wait(self._worker.submit(self._connect))
         except Exception as error:
-            raise StatementFailed(f"connect: {str(error).strip()}.", step="connect") from error
+            raise StatementFailed(f"connect: {str(error).strip().rstrip('.')}.", step="connect") from error
         self.dialect.prepare(self._connection)
 
     def run(self, statement: Statement) -> Result:
@@ -112,8 +117,14 @@ class Session:
 
     def rollback(self) -> None:
         """Roll back, whatever state the connection is in."""
-        with suppress(Exception):
-            self._worker.submit(self._connection.rollback).result(timeout=5)
+        if self._is_silent:
+            return
+        try:
+            self._worker.submit(self._connection.rollback).result(timeout=_ROLLBACK)
+        except TimeoutError:
+            self._is_silent = True
+        except Exception:
+            log.debug("rollback", exc_info=True)
 
     def cancel(self) -> None:
         """Stop the running statement and every later one; called from a signal handler or another thread."""
@@ -121,14 +132,17 @@ class Session:
         self._interrupt()
 
     def allow_last_words(self) -> None:
-        """After a cancel: let the failure be recorded."""
+        """After a cancel or time-out: let the failure be recorded, if the server answers within seconds."""
         self._cancelled = False
+        self._patience = _LAST_WORDS
 
     def close(self) -> None:
         """Close the connection without waiting for a statement that does not end."""
-        with suppress(Exception):
-            self._worker.submit(self._connection.close).result(timeout=2)
+        if not self._is_silent:
+            with suppress(Exception):
+                self._worker.submit(self._connection.close).result(timeout=2)
         self._worker.stop()
+        self._canceller.stop()
 
     def _run_all(self, statements: Sequence[Statement]) -> None:
         for statement in statements:
@@ -140,6 +154,8 @@ class Session:
     def _call(self, work: Callable[[], T]) -> T:
         if self._cancelled:
             raise LoadCancelled(f"The load was cancelled ({self._doing}).")
+        if self._is_silent:
+            raise ConnectionLostError(f"{self._doing}: the server is silent")
         try:
             return self._wait(self._worker.submit(work))
         except (SafeOpsError, ConnectionLostError):
@@ -154,10 +170,13 @@ class Session:
     def _wait(self, future: Future[T]) -> T:
         """Wait where signals get through; a timeout raised by one cancels the statement before it goes on."""
         try:
-            return future.result()
-        except Exception:
+            return future.result(self._patience)
+        except Exception as error:
             if future.done():
                 raise
+            if isinstance(error, TimeoutError):
+                self._is_silent = True
+                raise ConnectionLostError(f"{self._doing}: no answer within {self._patience} s") from error
             self._interrupt()
             raise
         except BaseException:
@@ -165,9 +184,10 @@ class Session:
             raise
 
     def _interrupt(self) -> None:
+        """Not on this thread: where the network is silent, not every driver's cancel comes back."""
         if self._connection is not None:
             with suppress(Exception):
-                self.dialect.cancel(self._connection)
+                self._canceller.submit(lambda: self.dialect.cancel(self._connection)).result(timeout=_CANCEL)
 
     def _lost(self, error: BaseException) -> bool:
         state = self.dialect.sqlstate(error)

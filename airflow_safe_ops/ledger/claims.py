@@ -145,7 +145,7 @@ def _enter(database: Database, sql: LedgerSql, claim: Claim) -> _Queued | None:
             found = tx.run(sql.lock_target(claim.identity)).rows
         claim.target_id = int(found[0][0])
         queue = [_queued(row) for row in tx.run(sql.claims(claim.target_id)).named]
-        ticket = claim.ticket or int(tx.run(sql.next_ticket()).rows[0][0])
+        ticket = claim.ticket or int(tx.run(sql.next_ticket(claim.target_id)).rows[0][0])
         ahead = next((other for other in queue if _blocks(other, claim, ticket)), None)
         tx.run(sql.put_claim(_row(claim, ticket, held=ahead is None)))
         if ahead is None:
@@ -157,7 +157,8 @@ def _enter(database: Database, sql: LedgerSql, claim: Claim) -> _Queued | None:
 def _wait(database: Database, sql: LedgerSql, claim: Claim, ahead: _Queued, left: float, grace: float) -> bool:
     """Wait until the owner's transaction ends; whether its claim is still there, to be looked at again."""
     with database.transaction(lock=left) as tx:
-        tx.run(sql.lock_claim(claim.attempt_id, held=False))
+        if not tx.run(sql.lock_claim(claim.attempt_id, held=False)).rows:
+            return False  # our place was taken away: back into the queue before anything is waited for
         still_there = tx.run(sql.wait_for_claim(ahead.claim_id)).rows
         tx.run(sql.touch_claim(claim.attempt_id))
         if still_there and still_there[0][0] > grace:

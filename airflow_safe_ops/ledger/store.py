@@ -11,7 +11,7 @@ from typing import Any
 from airflow_safe_ops.definition.checks import CheckResult
 from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.definition.scope import Scope, TimeScope, from_json, overlaps, to_json
-from airflow_safe_ops.errors import SafeOpsError
+from airflow_safe_ops.errors import LoadCancelled, SafeOpsError
 from airflow_safe_ops.ledger.claims import Claim, FencedError, release
 from airflow_safe_ops.plan.model import Database, Executor, Facts, LoadTask
 from airflow_safe_ops.sql.ledger import LedgerSql
@@ -134,7 +134,7 @@ def fail(database: Database, sql: LedgerSql, claim: Claim, error: BaseException)
     The claim is given back; all in a transaction of its own.
     """
     what = {
-        "error_code": getattr(error, "code", None),
+        "error_code": _code(error),
         "error_class": type(error).__name__,
         "error_message": str(error)[:_MESSAGE],
     }
@@ -145,6 +145,13 @@ def fail(database: Database, sql: LedgerSql, claim: Claim, error: BaseException)
         tx.run(sql.release_claim(claim.attempt_id))
         if isinstance(error, SafeOpsError):
             put_checks(tx, sql, claim, error.facts.get("results", ()))
+
+
+def _code(error: BaseException) -> str | None:
+    """What is no Exception and ends the task all the same (its time-out, the interpreter's end) cancels the load."""
+    if isinstance(error, SafeOpsError):
+        return error.code
+    return None if isinstance(error, Exception) else LoadCancelled.code
 
 
 def outcome(database: Database, sql: LedgerSql, attempt_id: str, wait: float) -> dict[str, Any]:

@@ -182,6 +182,7 @@ class IdempotentLoadOperator(BaseSQLOperator):
                 from airflow_safe_ops.report.plan import plan_text
 
                 self.log.info("Dry run, nothing is written:\n%s", plan_text(self.plans(context)))
+                self.outlets = []
                 return None
             self._runner = self.runner(context)
             self._result = self._runner.execute()
@@ -227,6 +228,14 @@ class IdempotentLoadOperator(BaseSQLOperator):
         if self._runner is not None:
             self._runner.cancel()
 
+    def get_openlineage_facets_on_start(self) -> Any:
+        """What the query reads, and the target."""
+        return self._lineage(super().get_openlineage_facets_on_start())
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> Any:
+        """The same, with the rows that the load left in its partitions and the checks that they passed."""
+        return self._lineage(super().get_openlineage_facets_on_complete(task_instance))
+
     def render_template(self, content: Any, context: Any, jinja_env: Any = None, seen_oids: Any = None) -> Any:
         """Partitions and checks are rendered as copies: several tasks may share one object."""
         if isinstance(content, TimePartition | ValuePartition | WholeTable | Check):
@@ -255,6 +264,12 @@ class IdempotentLoadOperator(BaseSQLOperator):
             post_checks=tuple(check_from(check) for check in self.post_checks),
         )
 
+    def _lineage(self, of_sql: Any) -> Any:
+        from airflow_safe_ops.operators.lineage import with_target
+
+        checks = [check_from(check) for check in (*self.audits, *self.post_checks)]
+        return with_target(of_sql, self.get_db_hook(), self.table, self._result, checks)
+
     def _check_literals(self) -> None:
         """Refuse at parse time what is wrong whatever a run renders."""
         for name in _CHOICES:
@@ -274,7 +289,7 @@ class IdempotentLoadOperator(BaseSQLOperator):
         try:
             hook = self.get_db_hook()
         except Exception as error:
-            if "common-sql" in str(error):
+            if any(words in str(error) for words in ("common-sql", "Unknown hook type")):
                 raise UnsupportedConnection(f"Connection {self.conn_id!r} is no SQL database: {error}") from error
             raise
         hook.connection  # noqa: B018 - looked up here: the worker thread only connects

@@ -125,11 +125,13 @@ def no_moved_keys(key: tuple[str, ...]) -> Guard:
 
 
 def rows_as_written(scope: Scope, table: str, *, keeps: bool) -> Guard:
-    """The partition holds what this load wrote and, where the strategy keeps rows, left there."""
+    """The partition holds what was staged or, where the strategy keeps rows, what was inserted and left there."""
 
     def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
-        kept = facts["rows_before"] - facts.get("rows_deleted", 0) if keeps else 0
-        expected = kept + facts["rows_inserted"]
+        if keeps:
+            expected = facts["rows_before"] - facts.get("rows_deleted", 0) + facts["rows_inserted"]
+        else:
+            expected = facts["rows_staged"]
         if facts["rows_after"] == expected:
             return None
         return OtherWriter(

@@ -109,15 +109,15 @@ def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> Plan:
     :param known: the scopes of this target that the ledger knows.
     :raises CascadeForeignKey: the strategy would take other tables' rows with it.
     """
-    if task.load.strategy == "delete_insert":
+    if task.load.deletes:
         refuse_cascade(task.table)
     deferrable = any(fk.deferrable for fk in task.table.referenced_by)
     defer = Step("target.defer", "defer constraints to the end of the load", sql.defer_constraints())
     settle = Step("target.constraints", "check deferred constraints now", sql.settle_constraints())
     lock = Step("target.lock", "lock the table against other writers", sql.lock_table(task))
     steps = [
-        *([lock] if task.load.exclusive else []),
         Step(HOLD, "hold the claim until the end of this transaction"),
+        *([lock] if task.load.exclusive else []),
         *([defer] if deferrable else []),
         *_stage(task, sql),
         *_look(task, sql, known),
@@ -139,7 +139,7 @@ def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> Plan:
 
 
 def refuse_cascade(table: Table) -> None:
-    """Refuse delete_insert where deleting a row would delete or change rows of another table."""
+    """Refuse a load that deletes where deleting a row would delete or change rows of another table."""
     for fk in table.referenced_by:
         if fk.on_delete in ("CASCADE", "SET NULL", "SET DEFAULT"):
             raise CascadeForeignKey(
@@ -194,7 +194,7 @@ def _look(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> list[Step]:
     on_stage = [
         guards.no_null_in_partition(scope),
         guards.no_rows_outside(scope),
-        guards.no_null_in_key(load.key),
+        *([guards.no_null_in_key(load.key)] if load.key else []),
     ]
     on_target = []
     if load.on_empty == "fail":

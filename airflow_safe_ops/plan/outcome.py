@@ -26,7 +26,8 @@ def is_changed(task: LoadTask, facts: Facts, before: Facts | None) -> bool:
     """
     Whether the partition differs from what was last published; True where that cannot be told.
 
-    A merge counts what it changed. A replacement is compared by rows and checksum.
+    A merge counts what it changed. A replacement is compared by rows and checksum, where the
+    checksum covers every column that is written.
 
     :param before: ``row_count, checksum, checksum_of`` as last recorded; None for a first load.
     """
@@ -34,7 +35,8 @@ def is_changed(task: LoadTask, facts: Facts, before: Facts | None) -> bool:
         return True
     if task.load.strategy == "merge" or not (facts["rows_deleted"] or facts["rows_inserted"]):
         return any(facts.get(name) for name in ("rows_deleted", "rows_inserted", "rows_updated", "rows_moved"))
-    if facts["checksum"] is None or facts["rows_deleted"] != facts["rows_after"]:
+    hashes_all = len(task.hashed) == len(task.columns)
+    if facts["checksum"] is None or not hashes_all or facts["rows_deleted"] != facts["rows_after"]:
         return True
     now = {"row_count": facts["rows_after"], "checksum": facts["checksum"], "checksum_of": facts["checksum_of"]}
     return before != now

@@ -76,8 +76,7 @@ def attempt_row(line: Mapping[str, Any]) -> dict[str, Any]:
         "started (UTC)": _when(line["started_at"]),
         "state": line["state"],
         "task": _task(line),
-        "run": line["run_id"] or "",
-        "type": line["run_type"] or "",
+        "run": _run(line),
         "try": _try(line),
         **{name: "" if count is None else f"{count:,}" for name, count in counts.items()},
         "seconds": "" if line["seconds"] is None else f"{line['seconds']:.2f}",
@@ -107,6 +106,12 @@ def _task(line: Mapping[str, Any]) -> str:
     mapped = f"[{index}]" if index is not None and index >= 0 else ""
     at = f" @{line['instance']}" if line["instance"] else ""
     return f"{line['dag_id']}.{line['task_id']}{mapped}{at}"
+
+
+def _run(line: Mapping[str, Any]) -> str:
+    """The run's id; with its type where the id does not say it: a reprocessed run became a backfill."""
+    name, kind = line["run_id"] or "", line["run_type"] or ""
+    return name if name.startswith(kind) else f"{name} ({kind})"
 
 
 def _try(line: Mapping[str, Any]) -> str:

@@ -42,7 +42,8 @@ _WORDS = re.compile(r"""(?:[^\s'"$]|'(?:''|[^'])*'|"(?:""|[^"])*"|\$(\w*)\$.*?\$
 
 def plan_text(plans: Sequence[Plan]) -> str:
     """The plans of one load, a section a partition, for a window of 100 columns."""
-    return "\n\n".join(_one(plan) for plan in plans)
+    places = [f"  ({n} of {len(plans)})" if len(plans) > 1 else "" for n in range(1, len(plans) + 1)]
+    return "\n\n".join(_one(plan, place) for plan, place in zip(plans, places, strict=True))
 
 
 def plan_data(plans: Sequence[Plan]) -> list[dict[str, Any]]:
@@ -87,9 +88,13 @@ def wrapped_sql(sql: str, width: int) -> list[str]:
     return [line.rstrip() for line in lines]
 
 
-def _one(plan: Plan) -> str:
+def _one(plan: Plan, place: str) -> str:
     task = plan.task
-    lines = [f"target     {task.table.identity}", f"partition  {task.scope.key}", f"strategy   {task.load.strategy}"]
+    lines = [
+        f"partition  {task.scope.key}{place}",
+        f"target     {task.table.identity}",
+        f"strategy   {task.load.strategy}",
+    ]
     for note in plan.notes:
         lines += textwrap.wrap(note, WIDTH, initial_indent="note       ", subsequent_indent=" " * 11)
     lines += ["", f"  1  {_CLAIM[0]}: {_CLAIM[1]}"]
@@ -106,16 +111,14 @@ def _step_lines(number: int, step: Step) -> list[str]:
         lines += [_INDENT + line for line in wrapped_sql(str(step.statement), WIDTH - len(_INDENT))]
         lines += _bound_lines(step.statement)
     for refusal in refusals(step):
-        lines.append(f"{_INDENT}refuses {refusal.code}: {_says(refusal)}")
+        lines.append(f"{_INDENT}refuses if: {_says(refusal).rstrip('.')} ({refusal.code})")
     return lines
 
 
 def _bound_lines(statement: Statement) -> list[str]:
     used = statement.used
     wide = max((len(name) for name in used), default=0)
-    return [
-        f"{_INDENT}  :{name:<{wide}} = {_shown(value)}  ({type(value).__name__})" for name, value in used.items()
-    ]
+    return [f"{_INDENT}  :{name:<{wide}} = {_shown(value)}  ({type(value).__name__})" for name, value in used.items()]
 
 
 def _step_data(step: Step) -> dict[str, Any]:

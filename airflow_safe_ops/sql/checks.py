@@ -46,7 +46,7 @@ def queries(
 
 
 def _aggregate(check: Aggregate) -> str:
-    kept = f" FILTER (WHERE {check.where})" if check.where else ""
+    kept = f" FILTER (WHERE {check.where}\n)" if check.where else ""
     if isinstance(check, RowCount):
         return f"count(*){kept}"
     if isinstance(check, Sum):
@@ -54,7 +54,7 @@ def _aggregate(check: Aggregate) -> str:
     if isinstance(check, NullShare):
         return f"avg(CASE WHEN {quoted(check.column)} IS NULL THEN 1.0 ELSE 0.0 END){kept}"
     if isinstance(check, NoDuplicates):
-        where = f" WHERE {check.where}" if check.where else ""
+        where = f" WHERE ({check.where}\n)" if check.where else ""
         key = columns(check.key)
         twice = f"SELECT 1 FROM {RELATION}{where} GROUP BY {key} HAVING count(*) > 1"
         return f"(SELECT count(*) FROM ({twice}) AS twice)"

@@ -107,9 +107,13 @@ class LedgerSql:
         found = self.find_target(identity)
         return Statement(f"{found.text} FOR UPDATE", found.binds)
 
-    def next_ticket(self) -> Statement:
-        """A place in the queue; called under the target's lock, so places follow the order of arrival."""
-        return Statement(f"SELECT nextval('{self._t('ticket').replace(chr(39), chr(39) * 2)}') AS ticket")
+    def next_ticket(self, target_id: int) -> Statement:
+        """A place in the target's queue; called under the target's lock, so places follow the order of arrival."""
+        return Statement(
+            f"UPDATE {self._t('target')} SET last_ticket = last_ticket + 1 WHERE target_id = {bind('target_id')} "
+            "RETURNING last_ticket",
+            {"target_id": target_id},
+        )
 
     def put_claim(self, values: Mapping[str, Any]) -> Statement:
         """Our row in the queue, or its new scopes."""
@@ -249,8 +253,9 @@ class LedgerSql:
         """Partitions whose key is the text; where there is none, those whose key holds it."""
         also = f" AND t.identity = {bind('table')}" if table else ""
         return Statement(
-            f"WITH found AS (SELECT DISTINCT a.partition_key FROM {self._t('attempt')} AS a JOIN {self._t('target')} AS t "
-            f"USING (target_id) WHERE position({bind('text')} IN a.partition_key) > 0{also}) "
+            "WITH found AS (SELECT DISTINCT a.partition_key "
+            f"FROM {self._t('attempt')} AS a JOIN {self._t('target')} AS t USING (target_id) "
+            f"WHERE position({bind('text')} IN a.partition_key) > 0{also}) "
             f"SELECT partition_key FROM found WHERE partition_key = {bind('text')} OR NOT EXISTS "
             f"(SELECT 1 FROM found WHERE partition_key = {bind('text')}) ORDER BY partition_key",
             {"table": table, "text": text},
@@ -258,8 +263,9 @@ class LedgerSql:
 
     def _tries(self, where: str) -> str:
         """
-        The attempts that meet a condition, each with its ``outcome``: ``started`` is ``running`` while its claim
-        lives, else ``lost``.
+        The attempts that meet a condition, each with its ``outcome``.
+
+        ``started`` is ``running`` while its claim lives, else ``lost``.
 
         A claim lives while a transaction that has not ended holds its row: the row's ``xmax`` names it, on a
         standby too. So looking takes no lock, writes nothing and needs no right but SELECT. Between two
@@ -270,7 +276,8 @@ class LedgerSql:
         number = f"{snapshot} + (c.xmax::text::bigint - {snapshot} % 4294967296 + 6442450944) % 4294967296 - 2147483648"
         in_progress = (
             "CASE WHEN c.xmax::text::bigint >= 3 "
-            f"THEN coalesce(pg_catalog.pg_xact_status(greatest({number}, 0)::text::xid8) = 'in progress', FALSE) ELSE FALSE END"
+            f"THEN coalesce(pg_catalog.pg_xact_status(greatest({number}, 0)::text::xid8) = 'in progress', FALSE) "
+            "ELSE FALSE END"
         )
         idle = f"clock_timestamp() - c.touched_at >= make_interval(secs => {bind('grace')})"
         return (

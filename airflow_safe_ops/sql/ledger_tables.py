@@ -18,6 +18,7 @@ _FIRST = (
     """CREATE TABLE {s}.safe_ops_target (
   target_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   identity text NOT NULL UNIQUE,
+  last_ticket bigint NOT NULL DEFAULT 0,
   created_at timestamptz NOT NULL DEFAULT clock_timestamp())""",
     """CREATE TABLE {s}.safe_ops_attempt (
   attempt_id uuid PRIMARY KEY,
@@ -48,7 +49,6 @@ _FIRST = (
   touched_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   owner text NOT NULL)""",
     "CREATE INDEX safe_ops_claim_by_target ON {s}.safe_ops_claim (target_id)",
-    "CREATE SEQUENCE {s}.safe_ops_ticket",
     """CREATE TABLE {s}.safe_ops_partition (
   target_id bigint NOT NULL,
   partition_key text NOT NULL,

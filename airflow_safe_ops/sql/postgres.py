@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from datetime import date, datetime, timedelta
@@ -15,6 +16,8 @@ from airflow_safe_ops.definition.grain import midnight, zone
 from airflow_safe_ops.definition.scope import Scope, TableScope, TimeScope, ValueScope
 from airflow_safe_ops.definition.target import Column, Table
 from airflow_safe_ops.errors import (
+    InvalidPartition,
+    LedgerDenied,
     LoadCancelled,
     NotOneSelect,
     QueryRefused,
@@ -25,15 +28,19 @@ from airflow_safe_ops.errors import (
     StatementRefused,
     UnsupportedServer,
 )
+from airflow_safe_ops.plan.load import HOLD, PUBLISH
 from airflow_safe_ops.plan.model import Executor, LoadTask, Statement, bind
 from airflow_safe_ops.sql import checks, replace, stage, upsert
 from airflow_safe_ops.sql.dialect import Capabilities, Dialect, Limits, Server
 from airflow_safe_ops.sql.ledger import LedgerSql
 from airflow_safe_ops.sql.postgres_catalog import describe
-from airflow_safe_ops.sql.text import in_scope, quoted, scope_binds, stage_name, typed_values
+from airflow_safe_ops.sql.text import as_text, in_scope, quoted, scope_binds, stage_name, typed_values
 
 SAVEPOINT = "safe_ops_part"
 _TERMINAL_CLASSES = ("22", "23", "42")
+_LEDGER_STEPS = ("ledger", "claim", HOLD, PUBLISH)
+# A value is written as the same text in every session: drivers read it, and partitions are named by it.
+_SAME_TEXT = ("SET LOCAL datestyle = 'ISO'", "SET LOCAL intervalstyle = 'postgres'", "SET LOCAL extra_float_digits = 1")
 
 
 class Postgres(Dialect):
@@ -90,6 +97,7 @@ class Postgres(Dialect):
                         "SET LOCAL client_connection_check_interval = 1000",
                         "SET LOCAL idle_in_transaction_session_timeout = 60000",
                         f"SET LOCAL application_name = '{label}'",
+                        *_SAME_TEXT,
                         *sets,
                     ]
                 )
@@ -119,10 +127,10 @@ class Postgres(Dialect):
         said = str(error).strip().partition("\n")[0]
         if state == "57014" and "user request" in said:
             return LoadCancelled(f"The statement was cancelled ({doing}).", sqlstate=state)
-        if author_sql and state in ("25006", "0A000"):
-            return NotOneSelect(f"The query does not only read: {said}.", sqlstate=state)
-        if author_sql and state[:2] == "42":
-            return QueryRefused(f"The database refuses the query: {said}.", sqlstate=state)
+        if author_sql and (error_of_query := _query_error(state, said)):
+            return error_of_query
+        if state == "42501" and doing in _LEDGER_STEPS:
+            return LedgerDenied(f"This login may not write the ledger ({doing}): {said}.", sqlstate=state)
         if state == "25006":
             return ReadOnlyServer(f"The server refuses to write ({doing}): {said}.", sqlstate=state)
         if state in ("23001", "23503") and doing in (
@@ -168,18 +176,24 @@ class Postgres(Dialect):
         return tuple(Column(name, types[oid]) for name, oid in zip(result.columns, oids, strict=True))
 
     def value_scope(self, executor: Executor, table: Table, values: Sequence[tuple[str, Any]]) -> ValueScope:
-        """Each value cast to its column's type and back to text, by the server."""
-        given = [(column, value) for column, value in values if value is not None]
+        """Each value cast to its column's type and back to text, by the server; one that the cast cuts is refused."""
         written: dict[str, str] = {}
-        if given:
-            casts = ", ".join(
-                f"CAST(CAST({bind(f'v{n}')} AS {table.column(column, 'partition').type}) AS text)"
-                for n, (column, _) in enumerate(given)
-            )
-            binds = {f"v{n}": _as_text(value) for n, (_, value) in enumerate(given)}
-            row = executor.run(Statement(f"SELECT {casts}", binds)).rows[0]
-            written = dict(zip((column for column, _ in given), row, strict=True))
-        return ValueScope(tuple((column, written.get(column)) for column, _ in values))
+        for name, value in values:
+            if value is None:
+                continue
+            column = table.column(name, "partition")
+            typed, uncut = f"CAST({bind('value')} AS {column.type})", _uncut(column.type)
+            fits = "true" if uncut == column.type else f"{typed} = CAST({bind('uncut')} AS {uncut})"
+            binds = dict.fromkeys(("value", "uncut"), _as_text(value))
+            text, is_whole = executor.run(Statement(f"SELECT {as_text(column, typed)}, {fits}", binds)).rows[0]
+            if not is_whole:
+                raise InvalidPartition(
+                    f"{name}={value!r} does not fit {column.type}.",
+                    why=f"It would be cut to {text!r}, which names other rows.",
+                    fix="Give the value as the column holds it.",
+                )
+            written[name] = text
+        return ValueScope(tuple((name, written.get(name)) for name, _ in values))
 
     def moved_scopes(self, executor: Executor, scope: Scope, query: Statement) -> tuple[Scope, ...]:
         """Days of a time partition, values of a value partition; the whole table where they are too many."""
@@ -198,6 +212,20 @@ def _day(scope: TimeScope, day: date) -> TimeScope:
     elif scope.kind == "timestamptz":
         bounds = [midnight(b, zone(scope.timezone)) for b in bounds]
     return TimeScope(scope.column, scope.kind, bounds[0], bounds[1], scope.timezone)
+
+
+def _query_error(state: str, said: str) -> SafeOpsError | None:
+    if state in ("25001", "25006", "0A000"):
+        return NotOneSelect(f"The query does not only read: {said}.", sqlstate=state)
+    if state[:2] == "42":
+        return QueryRefused(f"The database refuses the query: {said}.", sqlstate=state)
+    return None
+
+
+def _uncut(type_: str) -> str:
+    """The type that takes a whole value where this one cuts or rounds it in a cast."""
+    bare = re.sub(r"\(\d+(,-?\d+)?\)", "", type_)
+    return {"character": "bpchar", "bit": "bit varying", "date": "timestamp"}.get(bare, bare)
 
 
 def _as_text(value: Any) -> str:
@@ -257,10 +285,14 @@ class PostgresLoadSql:
         Rows and checksum of the partition.
 
         The checksum is the SUM of each row's 64-bit hash: the order of rows does not matter, and a doubled row
-        changes it (in an XOR it would cancel).
+        changes it (in an XOR it would cancel). A record's hash is 31 times the one before plus the next column's,
+        so a sum of it would not see two values change places: it is hashed once more.
         """
         values = [f'CAST({quoted(c.name)} AS text) COLLATE "C"' if c.as_bytes else quoted(c.name) for c in task.hashed]
-        hashed = f"sum(hash_record_extended(ROW({', '.join(values)}), 0)::numeric)::text" if values else "NULL::text"
+        hashed = "NULL::text"
+        if values:
+            record = f"hash_record_extended(ROW({', '.join(values)}), 0)"
+            hashed = f"sum(hash_numeric_extended({record}, 0)::numeric)::text"
         return stage.look_after(task, hashed)
 
     def defer_constraints(self) -> Statement:

@@ -134,6 +134,8 @@ def split_name(name: str) -> tuple[str, ...]:
 
 def _find(executor: Executor, name: str) -> dict[str, Any]:
     parts = split_name(name)
+    if len(parts) > 2:
+        raise UnknownTable(f"{name!r} has {len(parts)} parts; a table's name is schema.table.", table=name)
     for spelled in dict.fromkeys((parts, tuple(p.lower() for p in parts))):
         text = ".".join(quoted(part) for part in spelled)
         found = executor.run(

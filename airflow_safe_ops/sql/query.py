@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from functools import cache
+from itertools import pairwise
 
 from sqlparse import keywords, tokens
-from sqlparse.engine.statement_splitter import StatementSplitter
 from sqlparse.lexer import Lexer
-from sqlparse.sql import Statement as Parsed
 from sqlparse.sql import Token
 
 from airflow_safe_ops.errors import NotOneSelect, UnknownBind
 from airflow_safe_ops.plan.model import bind
 
-_READERS = ("SELECT", "WITH", "VALUES", "TABLE", "(")
+_READERS = ("SELECT", "WITH", "VALUES", "TABLE")
 
-# sqlparse reads many dialects at once. In standard SQL a backslash escapes nothing outside E'…', "#" is an
-# operator and no comment, and a bracket opens a subscript or an ARRAY: these come before its own rules.
+# sqlparse reads many dialects at once. In standard SQL a backslash escapes nothing outside E'…', "#" is an operator
+# and no comment, a backtick quotes nothing, an operator ends where a comment begins, and a bracket opens a subscript
+# or an ARRAY: these come before its own rules.
 _STANDARD = [
-    (r"[eE]'(''|\\.|[^'\\])*'", tokens.String.Single),
+    (r"[eE]'(''|\\[\s\S]|[^'\\])*'", tokens.String.Single),
     (r"'(''|[^'])*'", tokens.String.Single),
     (r'"(""|[^"])*"', tokens.String.Symbol),
-    (r"#(>>?|-|=)?", tokens.Operator),
+    (r"-(?!-)|/(?!\*)|[+@#%^&|<>=~!`\u00b4]", tokens.Operator),
     (r"[\[\]]", tokens.Punctuation),
 ]
+_COMMENT_ENDS = re.compile(r"/\*|\*/")
 
 
 def one_select(sql: str, declared: Collection[str]) -> tuple[str, set[str]]:
@@ -40,12 +42,10 @@ def one_select(sql: str, declared: Collection[str]) -> tuple[str, set[str]]:
     :raises NotOneSelect: it is no SELECT, or more than one statement.
     :raises UnknownBind: it uses a name that is not declared.
     """
-    statement = _only_statement(sql)
+    words = _only_statement(sql)
     used: set[str] = set()
     pieces = []
-    for token, in_subscript in _with_depth(statement):
-        if token.ttype is tokens.Punctuation and token.value == ";":
-            continue
+    for token, in_subscript in _with_depth(words):
         name = token.value[1:] if token.ttype is tokens.Name.Placeholder and token.value.startswith(":") else ""
         if not name or in_subscript:
             pieces.append(token.value)
@@ -69,27 +69,64 @@ def _lexer() -> Lexer:
     return lexer
 
 
-def _only_statement(sql: str) -> Parsed:
+def _only_statement(sql: str) -> list[Token]:
+    """The tokens of the only statement, without the semicolons around it."""
     if "\x00" in sql:
         raise NotOneSelect("The SQL holds a NUL character.")
-    statements = StatementSplitter().process(_lexer().get_tokens(sql))
-    meaningful = [s for s in statements if any(_meaning(t) for t in s.flatten())]
+    statements: list[list[Token]] = [[]]
+    for token in _tokens(sql.lstrip("\ufeff")):  # a file may begin with a byte order mark
+        if token.ttype is tokens.Punctuation and token.value == ";":
+            statements.append([])
+        else:
+            statements[-1].append(token)
+    meaningful = [s for s in statements if any(_meaning(t) for t in s)]
     if len(meaningful) != 1:
         raise NotOneSelect(f"The SQL holds {len(meaningful)} statements.", statements=len(meaningful))
-    statement: Parsed = meaningful[0]
-    words = [t for t in statement.flatten() if _meaning(t)]
-    first = words[0].value.upper()
-    kind = statement.get_type()
-    if first not in _READERS or kind not in ("SELECT", "UNKNOWN"):
-        raise NotOneSelect(f"The SQL is {first if kind == 'UNKNOWN' else kind}, not a SELECT.", kind=kind)
+    words = [t for t in meaningful[0] if _meaning(t)]
+    verb = _verb(words)
+    if verb not in _READERS:
+        raise NotOneSelect(f"The SQL is {verb}, not a SELECT.", kind=verb)
     if _selects_into(words):
         raise NotOneSelect("The SQL is SELECT … INTO, which makes a table.")
-    return statement
+    # Comments may stand behind the semicolon.
+    return [t for s in statements if s is meaningful[0] or not any(map(_meaning, s)) for t in s]
+
+
+def _tokens(sql: str) -> Iterator[Token]:
+    """The tokens of all statements; comments nest, as in standard SQL."""
+    at = 0
+    for ttype, value in _lexer().get_tokens(sql):
+        if ttype in tokens.Comment.Multiline and value.count("/*") > 1:
+            end = _end_of_comment(sql, at)
+            yield Token(ttype, sql[at:end])
+            yield from _tokens(sql[end:])
+            return
+        at += len(value)
+        yield Token(ttype, value)
+
+
+def _end_of_comment(sql: str, start: int) -> int:
+    depth = 0
+    for found in _COMMENT_ENDS.finditer(sql, start):
+        depth += 1 if found.group() == "/*" else -1
+        if depth == 0:
+            return found.end()
+    return len(sql)
 
 
 def _meaning(token: Token) -> bool:
-    is_space = token.is_whitespace or token.ttype in tokens.Comment
-    return not is_space and token.value.strip() not in ("", ";")
+    return not token.is_whitespace and token.ttype not in tokens.Comment
+
+
+def _verb(words: list[Token]) -> str:
+    """What the statement does: its first word, or what follows its WITH clause."""
+    first = next((t.value.upper() for t in words if t.value != "("), "(")
+    depth = 0
+    for before, token in pairwise(words if first == "WITH" else ()):
+        depth += {"(": 1, ")": -1}.get(before.value, 0)
+        if depth == 0 and before.value == ")" and token.ttype is tokens.DML:
+            return str(token.value.upper())
+    return first
 
 
 def _selects_into(words: list[Token]) -> bool:
@@ -101,16 +138,17 @@ def _selects_into(words: list[Token]) -> bool:
     return False
 
 
-def _with_depth(statement: Parsed) -> Iterator[tuple[Token, bool]]:
+def _with_depth(words: list[Token]) -> Iterator[tuple[Token, bool]]:
     """Each token, with whether it stands in a subscript, where ``[:n]`` is a slice up to a column n."""
     opened: list[str] = []
     before = ""
-    for token in statement.flatten():
+    for token in words:
         if token.ttype is tokens.Punctuation and token.value in "([":
-            is_array = token.value == "[" and (before == "ARRAY" or opened[-1:] == ["ARRAY"])
+            is_nested = opened[-1:] == ["ARRAY"] and before in ("[", ",")
+            is_array = token.value == "[" and (before == "ARRAY" or is_nested)
             opened.append("ARRAY" if is_array else token.value)
         elif token.ttype is tokens.Punctuation and token.value in ")]" and opened:
             opened.pop()
         yield token, opened[-1:] == ["["]
         if _meaning(token):
-            before = token.value.upper()
+            before = "" if token.ttype is tokens.Name else token.value.upper()

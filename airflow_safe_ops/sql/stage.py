@@ -8,6 +8,7 @@ from airflow_safe_ops.definition.scope import Scope, TimeScope
 from airflow_safe_ops.plan.model import LoadTask, Statement
 from airflow_safe_ops.sql.text import (
     any_null,
+    as_text,
     columns,
     in_scope,
     must_not_be_null,
@@ -19,6 +20,7 @@ from airflow_safe_ops.sql.text import (
 
 SAMPLES = 5
 PARTS = 1000
+_PLACE = "safe_ops_place"
 
 
 def create(task: LoadTask) -> Statement:
@@ -55,8 +57,8 @@ def tied_sample(task: LoadTask) -> Statement:
 def _ties(task: LoadTask) -> str:
     key = columns(task.load.key)
     return (
-        f"SELECT {key}, count(*) AS rows FROM (SELECT {key}, {_ranked(task, 'rank')} AS place "
-        f"FROM {stage_name(task)}) AS ranked WHERE place = 1 GROUP BY {key} HAVING count(*) > 1"
+        f"SELECT {key}, count(*) AS rows FROM (SELECT {key}, {_ranked(task, 'rank')} AS {_PLACE} "
+        f"FROM {stage_name(task)}) AS ranked WHERE {_PLACE} = 1 GROUP BY {key} HAVING count(*) > 1"
     )
 
 
@@ -64,8 +66,8 @@ def keep_latest(task: LoadTask) -> Statement:
     """Delete every staged row that is not its key's latest."""
     stage = stage_name(task)
     return Statement(
-        f"DELETE FROM {stage} WHERE ctid IN (SELECT ctid FROM (SELECT ctid, {_ranked(task, 'row_number')} AS place "
-        f"FROM {stage}) AS ranked WHERE place > 1)"
+        f"DELETE FROM {stage} WHERE ctid IN (SELECT ctid FROM (SELECT ctid, {_ranked(task, 'row_number')} AS {_PLACE} "
+        f"FROM {stage}) AS ranked WHERE {_PLACE} > 1)"
     )
 
 
@@ -155,7 +157,8 @@ def _places(task: LoadTask) -> str:
 def _place(task: LoadTask) -> str:
     scope = task.scope
     if not isinstance(scope, TimeScope):
-        return ", ".join(f"CAST(t.{quoted(name)} AS text) AS {quoted(name)}" for name in scope.columns)
+        places = {name: as_text(task.table.column(name, "partition"), f"t.{quoted(name)}") for name in scope.columns}
+        return ", ".join(f"{place} AS {quoted(name)}" for name, place in places.items())
     column = f"t.{quoted(scope.column)}"
     if scope.kind == "timestamptz":
         # A literal, not a bind: the same expression has to stand in GROUP BY. Zone names hold no quote.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from airflow_safe_ops.definition.scope import Scope, TimeScope, ValueScope
-from airflow_safe_ops.definition.target import Table
+from airflow_safe_ops.definition.target import Column, Table
 from airflow_safe_ops.plan.model import LoadTask, bind
 
 
@@ -60,6 +60,13 @@ def _has_value(table: Table, scope: ValueScope, n: int, dot: str, prefix: str) -
         return f"{dot}{quoted(column)} IS NULL"
     type_ = table.column(column, "partition").type
     return f"{dot}{quoted(column)} = CAST({bind(f'{prefix}_value_{n}')} AS {type_})"
+
+
+def as_text(column: Column, value: str) -> str:
+    """A value of the column as text that is the same in every session, whatever its time zone."""
+    if column.kind != "timestamptz":
+        return f"CAST({value} AS text)"
+    return f"CAST({value} AT TIME ZONE 'UTC' AS text) || CASE WHEN isfinite({value}) THEN '+00' ELSE '' END"
 
 
 def any_null(names: Iterable[str]) -> str:

@@ -1,0 +1,1 @@
+"""The ``airflow safe-ops`` commands; each is imported when it is called."""

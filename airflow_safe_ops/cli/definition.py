@@ -1,0 +1,137 @@
+"""The ``airflow safe-ops`` commands as Airflow's parser reads them; every ``airflow`` command imports this file."""
+
+from __future__ import annotations
+
+import re
+from argparse import ArgumentTypeError
+from datetime import timedelta
+
+from airflow.cli.cli_config import (
+    ARG_BUNDLE_NAME,
+    ARG_DAG_ID,
+    ARG_LOGICAL_DATE,
+    ARG_MAP_INDEX,
+    ARG_OUTPUT,
+    ARG_TASK_ID,
+    ARG_VERBOSE,
+    ARG_YES,
+    ActionCommand,
+    Arg,
+    CLICommand,
+    GroupCommand,
+    lazy_load_command,
+    positive_int,
+)
+
+_HOURS = {"h": 1, "d": 24, "w": 7 * 24}
+
+
+def keep_type(text: str) -> timedelta:
+    """An age such as ``90d``, ``12w`` or ``36h``."""
+    found = re.fullmatch(r"(\d+)([hdw])", text.strip())
+    if not found:
+        raise ArgumentTypeError(f"{text!r} is no age; write a whole number with h, d or w, for example 90d")
+    return timedelta(hours=int(found[1]) * _HOURS[found[2]])
+
+
+_LOGICAL_DATE = Arg(
+    ("-l", "--logical-date"),
+    help=(
+        "The logical date of the run, for example 2026-01-02T00:00:00+00:00. A run that exists is taken as it is; "
+        "else the run that the Dag's timetable would make. Left out: a run without a date"
+    ),
+    type=ARG_LOGICAL_DATE.kwargs["type"],
+)
+_CONF = Arg(("-c", "--conf"), help='The run\'s conf, a JSON object, for example \'{"region": "EU"}\'')
+_TEXT_OUTPUT = Arg(
+    ("-o", "--output"), help="Output format: text (default) or json", choices=("text", "json"), default="text"
+)
+_CONN_ID = Arg(
+    ("--conn-id",), help="The connection of the database that holds the targets and their ledger", required=True
+)
+_SCHEMA = Arg(("--schema",), help="The ledger's schema (default: the setting ledger_schema of section safe_ops)")
+_PRINT_SQL = Arg(
+    ("--print-sql",),
+    help="Print the SQL that makes the ledger instead of running it, for somebody with more rights",
+    action="store_true",
+)
+_TABLE = Arg(("-t", "--table"), help="Only this table, written as in the load: schema.table")
+_PARTITION = Arg(
+    ("-p", "--partition"),
+    help="Tell the attempts on this partition, for example order_date=2026-01-01..2026-01-02 or a part of that",
+)
+_LIMIT = Arg(
+    ("--limit",),
+    help="Show the last N partitions or attempts (default: 100; 0: all)",
+    type=positive_int(allow_zero=True),
+    default=100,
+)
+_KEEP = Arg(("--keep",), help="Keep the attempts of this age or younger: 90d, 12w, 36h", type=keep_type, required=True)
+_DRY_RUN = Arg(("--dry-run",), help="Say how many attempts would be deleted, and delete none", action="store_true")
+
+_LEDGER = "airflow_safe_ops.cli.ledger_command"
+
+_LEDGER_COMMANDS = (
+    ActionCommand(
+        name="init",
+        help="Make the ledger, or bring it up to date",
+        description=(
+            "Make the ledger in a target database, or bring it up to date. Harmless when it is there. The first "
+            "load does the same, if its login may make a schema."
+        ),
+        func=lazy_load_command(f"{_LEDGER}.init"),
+        args=(_CONN_ID, _SCHEMA, _PRINT_SQL, ARG_VERBOSE),
+    ),
+    ActionCommand(
+        name="show",
+        help="Show what was loaded, and what happened on the way",
+        description=(
+            "Without --partition: a line a partition, with its state, its rows and how its attempts ended. "
+            "With it: the attempts on that partition in their order. Reads only; works on a standby."
+        ),
+        func=lazy_load_command(f"{_LEDGER}.show"),
+        args=(_CONN_ID, _TABLE, _PARTITION, _LIMIT, _SCHEMA, ARG_OUTPUT, ARG_VERBOSE),
+    ),
+    ActionCommand(
+        name="prune",
+        help="Delete old attempts",
+        description=(
+            "Delete attempts that are older than --keep, with the results of their checks. What is known of each "
+            "partition stays: its state, and the attempt that published it. Asks before it deletes."
+        ),
+        func=lazy_load_command(f"{_LEDGER}.prune"),
+        args=(_CONN_ID, _KEEP, _DRY_RUN, ARG_YES, _SCHEMA, ARG_VERBOSE),
+    ),
+)
+
+_COMMANDS = (
+    ActionCommand(
+        name="plan",
+        help="Show what a load would do, and do nothing",
+        description=(
+            "Print the plan of an IdempotentLoadOperator: the partitions that a run owns, each statement with its "
+            "bound values, and what it would be refused for. Nothing is written. Exit code 1: the load is refused "
+            "as it stands."
+        ),
+        func=lazy_load_command("airflow_safe_ops.cli.plan_command.plan"),
+        args=(ARG_DAG_ID, ARG_TASK_ID, _LOGICAL_DATE, ARG_MAP_INDEX, _CONF, _TEXT_OUTPUT, ARG_BUNDLE_NAME, ARG_VERBOSE),
+    ),
+    GroupCommand(
+        name="ledger",
+        help="Make, show and prune the ledger",
+        description="The ledger records, in the target's own database, who loaded which partition and how it ended.",
+        subcommands=_LEDGER_COMMANDS,
+    ),
+)
+
+
+def get_safe_ops_cli_commands() -> list[CLICommand]:
+    """The command group, as Airflow's parser asks for it."""
+    return [
+        GroupCommand(
+            name="safe-ops",
+            help="Plan loads that can be repeated, and read their ledger",
+            description="Loads that can be run again any number of times, and the ledger that proves it.",
+            subcommands=_COMMANDS,
+        )
+    ]

@@ -1,0 +1,58 @@
+-- merge into "mart"."orders", region=EU
+
+-- claim.hold: hold the claim until the end of this transaction
+
+-- stage.create: make an empty stage with the target's types
+CREATE TEMP TABLE "safe_ops_stage_00000000000040008000000000000001" ON COMMIT DROP AS SELECT "order_id", "line_no", "order_date", "amount", "region" FROM "mart"."orders" WITH NO DATA;
+
+-- stage.fill: run the query into the stage
+INSERT INTO "safe_ops_stage_00000000000040008000000000000001" ("order_id", "line_no", "order_date", "amount", "region") (
+SELECT order_id, line_no, order_date, amount, region FROM raw
+);
+
+-- stage.look: count the staged rows, those outside the partition, and NULLs where they must not be
+SELECT count(*) AS rows_staged, count(*) FILTER (WHERE "region" IS NULL) AS null_in_partition, count(*) FILTER (WHERE NOT ("region" = CAST(:_value_0 AS character varying(5)))) AS rows_outside, count(*) FILTER (WHERE "order_id" IS NULL) AS null_key_0, count(*) FILTER (WHERE "line_no" IS NULL) AS null_key_1 FROM "safe_ops_stage_00000000000040008000000000000001";
+-- :_value_0 = 'EU'
+-- sample:
+SELECT CAST("region" AS text) AS "region", CAST("order_id" AS text) AS "order_id", CAST("line_no" AS text) AS "line_no" FROM "safe_ops_stage_00000000000040008000000000000001" WHERE NOT ("region" = CAST(:_value_0 AS character varying(5))) OR "region" IS NULL OR "order_id" IS NULL OR "line_no" IS NULL LIMIT 5;
+-- :_value_0 = 'EU'
+
+-- target.look: look at what the partition holds now
+SELECT (SELECT count(*) FROM "mart"."orders" WHERE ("region" = CAST(:_value_0 AS character varying(5)))) AS rows_before, EXISTS (SELECT 1 FROM "mart"."orders" WHERE ("region" = CAST(:part0_value_0 AS character varying(5)))) AS unledgered;
+-- :_value_0 = 'EU'
+-- :part0_value_0 = 'EU'
+
+-- stage.unique: look for keys that are staged twice
+CREATE UNIQUE INDEX ON "safe_ops_stage_00000000000040008000000000000001" ("order_id", "line_no");
+-- sample:
+SELECT "order_id", "line_no", count(*) AS rows FROM "safe_ops_stage_00000000000040008000000000000001" GROUP BY "order_id", "line_no" HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 5;
+
+-- stage.analyze: tell the planner the stage's size
+ANALYZE "safe_ops_stage_00000000000040008000000000000001";
+
+-- target.moved: look for staged keys that stand in another partition
+SELECT count(*) AS keys_moved FROM "mart"."orders" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."order_id" = s."order_id" AND t."line_no" = s."line_no" WHERE (t."region" = CAST(:_value_0 AS character varying(5))) IS NOT TRUE;
+-- :_value_0 = 'EU'
+-- sample:
+SELECT CAST(t."region" AS text) AS "region", count(*) AS keys FROM "mart"."orders" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."order_id" = s."order_id" AND t."line_no" = s."line_no" WHERE (t."region" = CAST(:_value_0 AS character varying(5))) IS NOT TRUE GROUP BY 1 ORDER BY 1 LIMIT 1000;
+-- :_value_0 = 'EU'
+
+-- target.delete_moved: take moved keys out of their old partitions
+DELETE FROM "mart"."orders" AS t USING "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."region" = CAST(:_value_0 AS character varying(5))) IS NOT TRUE;
+-- :_value_0 = 'EU'
+
+-- target.update: update rows that differ
+UPDATE "mart"."orders" AS t SET "order_date" = s."order_date", "amount" = s."amount", "region" = s."region" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."region" = CAST(:_value_0 AS character varying(5))) AND ROW(t."order_date", t."amount", t."region")::record *<> ROW(s."order_date", s."amount", s."region")::record;
+-- :_value_0 = 'EU'
+
+-- target.insert: insert rows whose key is new
+INSERT INTO "mart"."orders" ("order_id", "line_no", "order_date", "amount", "region") SELECT "order_id", "line_no", "order_date", "amount", "region" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE NOT EXISTS (SELECT 1 FROM "mart"."orders" AS t WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."region" = CAST(:_value_0 AS character varying(5))));
+-- :_value_0 = 'EU'
+
+-- target.count: count the partition as it stands now, with its checksum
+SELECT count(*) AS rows_after, sum(hash_numeric_extended(hash_record_extended(ROW("order_id", "line_no", "order_date", "region", "amount"), 0), 0)::numeric)::text AS checksum FROM "mart"."orders" WHERE ("region" = CAST(:_value_0 AS character varying(5)));
+-- :_value_0 = 'EU'
+
+-- ledger.publish: record the load as published, give the claim back
+
+-- commit: commit data and ledger together
