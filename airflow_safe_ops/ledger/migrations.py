@@ -71,7 +71,9 @@ def _migrate(database: Database, sql: LedgerSql) -> int:
         for migration in due:
             for statement in sql.migrate(migration):
                 tx.run(statement)
-        return len(due)
+    with database.transaction() as tx:
+        ledger_version(tx, sql)  # somebody may have made another ledger meanwhile
+    return len(due)
 
 
 def ledger_ddl(sql: LedgerSql) -> str:

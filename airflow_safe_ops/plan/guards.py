@@ -43,7 +43,7 @@ def no_null_in_partition(scope: Scope) -> Guard:
             staged=facts["rows_staged"],
         )
 
-    return guard
+    return Guard(NullInPartition, guard)
 
 
 def no_rows_outside(scope: Scope) -> Guard:
@@ -60,7 +60,7 @@ def no_rows_outside(scope: Scope) -> Guard:
             partition=scope.key,
         )
 
-    return guard
+    return Guard(RowsOutsidePartition, guard)
 
 
 def no_null_in_key(key: tuple[str, ...]) -> Guard:
@@ -73,7 +73,7 @@ def no_null_in_key(key: tuple[str, ...]) -> Guard:
         named = ", ".join(f"{column} ({rows:,} rows)" for column, rows in counts.items())
         return NullInKey(f"NULL in unique_key column {named}.{shown(samples)}", columns=list(counts))
 
-    return guard
+    return Guard(NullInKey, guard)
 
 
 def no_duplicates(key: tuple[str, ...], what: str) -> Guard:
@@ -84,7 +84,7 @@ def no_duplicates(key: tuple[str, ...], what: str) -> Guard:
             return None
         return DuplicateKeys(f"{what} unique_key ({', '.join(key)}).{shown(samples)}", keys=samples)
 
-    return guard
+    return Guard(DuplicateKeys, guard)
 
 
 def no_accidental_empty(scope: Scope, table: str) -> Guard:
@@ -95,7 +95,7 @@ def no_accidental_empty(scope: Scope, table: str) -> Guard:
             return None
         return EmptySource(f"The query returned no rows for {scope.key}, where {table} has rows.", partition=scope.key)
 
-    return guard
+    return Guard(EmptySource, guard)
 
 
 def only_ledgered_rows(scope: Scope, table: str) -> Guard:
@@ -106,7 +106,7 @@ def only_ledgered_rows(scope: Scope, table: str) -> Guard:
             return None
         return UnledgeredRows(f"{table} has rows in {scope.key} that no load in the ledger wrote.", partition=scope.key)
 
-    return guard
+    return Guard(UnledgeredRows, guard)
 
 
 def no_moved_keys(key: tuple[str, ...]) -> Guard:
@@ -121,7 +121,7 @@ def no_moved_keys(key: tuple[str, ...]) -> Guard:
             samples=samples,
         )
 
-    return guard
+    return Guard(KeysMoved, guard)
 
 
 def rows_as_written(scope: Scope, table: str, *, keeps: bool) -> Guard:
@@ -140,11 +140,25 @@ def rows_as_written(scope: Scope, table: str, *, keeps: bool) -> Guard:
             expected=expected,
         )
 
-    return guard
+    return Guard(OtherWriter, guard)
+
+
+def keys_arrived(scope: Scope, table: str) -> Guard:
+    """Every staged key stands in the partition."""
+
+    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+        if not facts["keys_absent"]:
+            return None
+        return OtherWriter(
+            f"{facts['keys_absent']:,} staged keys did not arrive in {scope.key} of {table}.", rows=facts["keys_absent"]
+        )
+
+    return Guard(OtherWriter, guard)
 
 
 def checks_pass(checks: Mapping[str, Check], phase: str) -> Guard:
     """Every check's value satisfies its rule; all are judged, the refusal names each that failed."""
+    error = AuditFailed if phase == "audit" else PostCheckFailed
 
     def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
         results = [check.judge(facts.get(fact), phase) for fact, check in checks.items()]
@@ -152,7 +166,6 @@ def checks_pass(checks: Mapping[str, Check], phase: str) -> Guard:
         failed = [result for result in results if not result.passed]
         if not failed:
             return None
-        error = AuditFailed if phase == "audit" else PostCheckFailed
         return error(f"{'; '.join(map(str, failed))}.", failed=[result.name for result in failed], results=results)
 
-    return guard
+    return Guard(error, guard)

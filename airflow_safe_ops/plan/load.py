@@ -90,6 +90,9 @@ class LoadSql(Protocol):
     def insert_missing(self, task: LoadTask) -> Statement:
         """Staged rows whose key is not in the partition."""
 
+    def absent_keys(self, task: LoadTask) -> Statement:
+        """``keys_absent``: staged keys that are not in the partition."""
+
     def look_after(self, task: LoadTask) -> Statement:
         """``rows_after, checksum`` of the partition."""
 
@@ -308,6 +311,11 @@ def _merge(task: LoadTask, sql: LoadSql) -> list[Step]:
     if set(task.names) > set(task.load.key):
         steps.append(Step("target.update", "update rows that differ", sql.update_changed(task), fact="rows_updated"))
     steps.append(Step("target.insert", "insert rows whose key is new", sql.insert_missing(task), fact="rows_inserted"))
+    if task.table.notes:  # triggers, rules or row security: an insert that they drop would read as unchanged
+        arrived = guards.keys_arrived(task.scope, task.table.name)
+        steps.append(
+            Step("target.arrived", "look whether every staged key arrived", sql.absent_keys(task), guards=(arrived,))
+        )
     return steps
 
 

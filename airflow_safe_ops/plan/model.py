@@ -80,7 +80,23 @@ class Database(Protocol):
 
 Facts: TypeAlias = dict[str, Any]
 Samples: TypeAlias = list[dict[str, Any]]
-Guard: TypeAlias = Callable[[Facts, Samples], SafeOpsError | None]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """
+    A decision over the facts.
+
+    :param refuses: the error it may decide for; a plan says so beforehand.
+    :param decide: the error, or None.
+    """
+
+    refuses: type[SafeOpsError]
+    decide: Callable[[Facts, Samples], SafeOpsError | None]
+
+    def __call__(self, facts: Facts, samples: Samples) -> SafeOpsError | None:
+        """Decide."""
+        return self.decide(facts, samples)
 
 
 @dataclass(frozen=True)

@@ -4,32 +4,16 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
-from airflow_safe_ops import errors
 from airflow_safe_ops.errors import SafeOpsError
-from airflow_safe_ops.plan import guards
-from airflow_safe_ops.plan.model import Guard, Plan, Statement, Step
+from airflow_safe_ops.plan.model import Plan, Statement, Step
 
 WIDTH = 100
 _INDENT = " " * 6
 _CLAIM = ("claim", "wait for loads that overlap, then hold the partition")
-
-# What each kind of guard refuses, by the function that makes it.
-_REFUSES: Mapping[Callable[..., Guard], type[SafeOpsError]] = {
-    guards.no_null_in_partition: errors.NullInPartition,
-    guards.no_rows_outside: errors.RowsOutsidePartition,
-    guards.no_null_in_key: errors.NullInKey,
-    guards.no_duplicates: errors.DuplicateKeys,
-    guards.no_moved_keys: errors.KeysMoved,
-    guards.no_accidental_empty: errors.EmptySource,
-    guards.only_ledgered_rows: errors.UnledgeredRows,
-    guards.rows_as_written: errors.OtherWriter,
-}
-_BY_NAME = {maker.__qualname__: refusal for maker, refusal in _REFUSES.items()}
-_BY_PHASE = {"audit.judge": errors.AuditFailed, "post_check.judge": errors.PostCheckFailed}
 
 _CLAUSES = re.compile(
     r"(?:LEFT |RIGHT |FULL |CROSS |INNER )?JOIN\b|FROM\b|WHERE\b|GROUP BY\b|HAVING\b|ORDER BY\b|LIMIT\b|USING\b|SET\b"
@@ -68,10 +52,7 @@ def error_data(error: SafeOpsError) -> dict[str, Any]:
 
 def refusals(step: Step) -> list[type[SafeOpsError]]:
     """What a step can refuse the load for."""
-    if step.name in _BY_PHASE:
-        return [_BY_PHASE[step.name]]
-    made = (guard.__qualname__.partition(".")[0] for guard in step.guards)
-    return [_BY_NAME[name] for name in made if name in _BY_NAME]
+    return [guard.refuses for guard in step.guards]
 
 
 def wrapped_sql(sql: str, width: int) -> list[str]:

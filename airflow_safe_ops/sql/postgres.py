@@ -259,6 +259,7 @@ class PostgresLoadSql:
     delete_unmatched = staticmethod(upsert.delete_unmatched)
     update_changed = staticmethod(upsert.update_changed)
     insert_missing = staticmethod(upsert.insert_missing)
+    absent_keys = staticmethod(upsert.absent_keys)
 
     def lock_table(self, task: LoadTask) -> Statement:
         """Readers go on reading; every other writer waits."""

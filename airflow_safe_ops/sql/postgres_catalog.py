@@ -39,6 +39,8 @@ JOIN pg_catalog.pg_class AS c ON c.oid = d.refobjid AND d.refclassid = 'pg_catal
 WHERE r.ev_class = CAST({oid} AS oid) AND r.rulename = '_RETURN' AND d.refobjid <> r.ev_class
   AND c.relkind IN ('r', 'p', 'v', 'm', 'f')"""
 
+_VIEW_TEXT = "SELECT pg_catalog.pg_get_viewdef(CAST({oid} AS oid)) AS text"
+
 # Partitions and inheriting tables: a row of the child is a row of the parent.
 _FAMILY = """
 WITH RECURSIVE up AS (
@@ -111,6 +113,13 @@ def describe(executor: Executor, name: str) -> Table:
     base = _base(executor, relation, written)
     family = _family(executor, base["oid"], written)
     root = _relation(executor, family[0])
+    if root["oid"] != base["oid"]:
+        whole = f"{root['schema_name']}.{root['table_name']}"
+        raise UnsupportedTarget(
+            f"{written} is a part of {whole}.",
+            why="What the ledger knows of a part would be taken for known of the whole.",
+            fix=f"Load {whole}: the database puts each row where it belongs.",
+        )
     columns = _columns(executor, relation["oid"], base["oid"])
     everyone = "{" + ",".join(map(str, {*family, relation["oid"], base["oid"]})) + "}"
     return Table(
@@ -161,6 +170,12 @@ def _base(executor: Executor, relation: dict[str, Any], written: str) -> dict[st
         behind = _all(executor, _VIEW_BASE, oid=relation["oid"])
         if len(behind) != 1:
             raise AmbiguousTarget(f"{written} is a view that reads {len(behind)} relations.")
+        definition = _all(executor, _VIEW_TEXT, oid=relation["oid"])[0]["text"]
+        if found := re.search(r"\b(?:WHERE|AS)\b", definition):
+            raise UnsupportedTarget(
+                f"{written} is a view that {'filters' if found.group() == 'WHERE' else 'renames or computes'}.",
+                why="Its rows or columns are not the table's, so two loads could not see that they overlap.",
+            )
         relation = _relation(executor, behind[0]["oid"])
     if relation["kind"] not in _TABLES:
         raise UnsupportedTarget(f"{written} is {_WHAT.get(relation['kind'], 'no table')}.")

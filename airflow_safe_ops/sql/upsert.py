@@ -33,6 +33,16 @@ def update_changed(task: LoadTask) -> Statement:
     )
 
 
+def absent_keys(task: LoadTask) -> Statement:
+    """How many staged keys are not in the partition, after everything was written."""
+    return Statement(
+        f"SELECT count(*) AS keys_absent FROM {stage_name(task)} AS s WHERE NOT EXISTS "
+        f"(SELECT 1 FROM {task.table.name} AS t WHERE {same_key(task.load.key, 't', 's')} "
+        f"AND {in_scope(task.table, task.scope, 't')})",
+        scope_binds(task.scope),
+    )
+
+
 def insert_missing(task: LoadTask) -> Statement:
     """Staged rows whose key is not in the partition."""
     names = columns(task.names)

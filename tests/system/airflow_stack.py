@@ -55,11 +55,15 @@ class Component:
                 continue
         return found
 
+    def terminate(self) -> None:
+        """Ask the group to end."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+
     def stop(self) -> None:
         """End the whole session: SIGTERM to the group first, SIGKILL for what is left after a grace time."""
         deadline = time.monotonic() + STOP_GRACE_SECONDS
-        if self.process.poll() is None:
-            os.killpg(self.process.pid, signal.SIGTERM)
+        self.terminate()
         while time.monotonic() < deadline and (self.process.poll() is None or self.members()):
             time.sleep(0.1)
         for process in self.members():
@@ -153,9 +157,10 @@ class AirflowStack:
 
     def stop(self) -> None:
         """Stop every component that was started here, and nothing else."""
-        for name in ("scheduler", "dag-processor", "api-server"):
-            if name in self.components:
-                self.components.pop(name).stop()
+        for component in self.components.values():
+            component.terminate()
+        while self.components:
+            self.components.popitem()[1].stop()
 
 
 def parent_of(pid: int) -> int:
