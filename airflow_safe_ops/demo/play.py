@@ -180,7 +180,7 @@ def _engine(folder: Folder, socket: Path, days: int, seed: int) -> Iterator[_Eng
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End the process with everything it started; tasks are in process groups of their own."""
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     with suppress(subprocess.TimeoutExpired):
         process.wait(timeout=10 if process.poll() is None and process.stdin and process.stdin.closed else 0)

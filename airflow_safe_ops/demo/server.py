@@ -70,7 +70,7 @@ def _begin(server: Any) -> None:
 
 def _forget_dead_server(folder: Folder) -> None:
     """After a crash of the machine the number of the old server's process may be another program's."""
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     pid_file = folder.postgres / "postmaster.pid"
     if not pid_file.exists():

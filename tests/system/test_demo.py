@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import pytest
 
 from airflow_safe_ops.demo import story
