@@ -39,6 +39,7 @@ from airflow_safe_ops.demo.story import (
 
 TARGETS = {APPEND_DAG: APPEND, SAFE_DAG: SAFE}
 LANES = 2
+_FORK = multiprocessing.get_context("fork")
 _PATIENCE = 60.0
 _PID = "SELECT pid FROM task_instance WHERE dag_id = %s AND run_id = %s AND state = 'running' AND pid IS NOT NULL"
 
@@ -60,20 +61,22 @@ class Engine:
     def prepare(self) -> None:
         """Make Airflow's tables and parse the DAGs."""
         from airflow import settings
-        from airflow.utils.db import initdb
 
         self._tell(event="step", what="imported")
-        initdb()
-        self._tell(event="step", what="migrated")
+        migration = _FORK.Process(target=_migrate)
+        migration.start()
         runs.preload()
+        migration.join()
+        if migration.exitcode:
+            raise DemoError("Airflow's metadata tables could not be made.")
+        self._tell(event="step", what="migrated")
         runs.parse_dags()
         settings.dispose_orm()
         self._tell(event="step", what="parsed")
 
     def play(self, story: Story) -> None:
         """All phases, one after another, each on both DAGs."""
-        context = multiprocessing.get_context("fork")
-        self._pool = ProcessPoolExecutor(LANES, mp_context=context, initializer=runs.open_worker)
+        self._pool = ProcessPoolExecutor(LANES, mp_context=_FORK, initializer=runs.open_worker)
         try:
             for phase in (history, catch_up, clears):
                 self._all(phase(story))
@@ -135,6 +138,12 @@ class Engine:
         if outcome.state != "success" and not may_fail:
             raise DemoError(f"{job.dag_id} {outcome.run_id} ended as {outcome.state}. Its log: {outcome.log}")
         self._tell(event="run", phase=job.phase, dag=job.dag_id, state=outcome.state, tries=outcome.tries)
+
+
+def _migrate() -> None:
+    from airflow.utils.db import initdb
+
+    initdb()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

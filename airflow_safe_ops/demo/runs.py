@@ -8,6 +8,7 @@ execution API; only that API is served in process, and this module takes the sch
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,9 +72,17 @@ def preload() -> None:
         "psycopg2",
     ):
         importlib.import_module(module)
+    asyncio.run(_warm_up())
+
+
+async def _warm_up() -> None:
+    """The execution API builds itself at its first request, for seconds."""
+    import httpx
     from airflow.sdk.execution_time import supervisor
 
-    _ = supervisor.in_process_api_server().app
+    transport = httpx.ASGITransport(app=supervisor.in_process_api_server().app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://in-process.invalid") as client:
+        await client.get("/health")
 
 
 def open_worker() -> None:

@@ -38,15 +38,10 @@ def introduce(out: Console, story: Story, folder: Folder) -> None:
     """The first lines: what will happen, where, how long."""
     days = len(story.days)
     out.print(
-        f"[bold]airflow-safe-ops demo[/bold]: {days} days of real flights from New York, loaded by two Airflow DAGs: "
-        "one appends, one is its safe twin."
-    )
-    out.print(
-        "Both live through the same incident: a green history, then catch-up, clears, an overlap and a run killed "
-        "while it writes."
-    )
-    out.print(
-        f"PostgreSQL and Airflow run in {_near(folder.root)} alone, without network; it takes two to three minutes.\n"
+        f"[bold]airflow-safe-ops demo[/bold]: {days} days of real flights, loaded by a DAG that appends and by its "
+        "safe twin.\nBoth live through one incident: a green history, then catch-up, clears, an overlap, a run killed "
+        "in mid-write.\n"
+        f"PostgreSQL and Airflow run in {_near(folder.root)} alone, without network, for two to three minutes.\n"
     )
 
 

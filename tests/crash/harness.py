@@ -170,6 +170,7 @@ class Child:
         self.backends: list[int] = []
         self._outcomes: list[Outcome] = []
         self._read = 0
+        self._watcher: psycopg.Connection[tuple[Any, ...]] | None = None
         self._pipe, theirs = _fork.Pipe()
         self._process = _fork.Process(target=main, args=(job, theirs), daemon=True)
         with _starting:
@@ -228,6 +229,15 @@ class Child:
         self._next(0)
         return self._read < len(self._outcomes)
 
+    def is_blocked(self) -> bool:
+        """Whether a statement of it waits for a lock in the server."""
+        if self._watcher is None:
+            self._watcher = psycopg.connect(self.job.uri, autocommit=True)
+        row = self._watcher.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY (%s) AND wait_event_type = 'Lock'", (self.backends,)
+        ).fetchone()
+        return row is not None and row[0] > 0
+
     def signal(self, number: int) -> None:
         """Send it a signal."""
         os.kill(self.pid, number)
@@ -237,6 +247,8 @@ class Child:
         self._process.kill()
         self._process.join(PATIENCE)
         assert not self._process.is_alive()
+        if self._watcher is not None:
+            self._watcher.close()
 
     def _next(self, timeout: float) -> bool:
         """Take its next message; False when there will be none."""
@@ -271,23 +283,14 @@ def eventually(true: Callable[[], Any], timeout: float = 5.0) -> bool:
     return True
 
 
-def until_blocked(uri: str, child: Child, timeout: float = PATIENCE) -> None:
+def until_blocked(child: Child, timeout: float = PATIENCE) -> None:
     """Wait until the child's statement stands in the server, waiting for a lock."""
-    with psycopg.connect(uri, autocommit=True) as watcher:
 
-        def blocked() -> bool:
-            assert not child.ended(), "over, though it should have been held"
-            row = watcher.execute(
-                "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY (%s) AND wait_event_type = 'Lock'",
-                (child.backends,),
-            ).fetchone()
-            return row is not None and row[0] > 0
+    def blocked() -> bool:
+        assert not child.ended(), "over, though it should have been held"
+        return child.is_blocked()
 
-        if not eventually(blocked, timeout):
-            sees = watcher.execute(
-                "SELECT pid, state, wait_event_type, wait_event, query FROM pg_stat_activity"
-            ).fetchall()
-            raise AssertionError(f"{child.backends} never waited for a lock: {[row for row in sees if row[1]]}")
+    assert eventually(blocked, timeout), "it never waited for a lock"
 
 
 @contextmanager

@@ -60,7 +60,7 @@ def _hold_inside(shop: Shop, child: Child, step: str, *, by_lock: bool) -> Itera
     if by_lock:
         with holding(shop.db.uri, LOCKS[step].format(**_names(shop))):
             child.go()
-            until_blocked(shop.db.uri, child)
+            until_blocked(child)
             yield
         return
     with stopped(child.backends[-1]):
@@ -92,7 +92,7 @@ def _kill_and_run_again(db: Database, strategy: str, driver: str, step: str, whe
     if not again.published:
         return [again.error]
     found = shop.wrong()
-    if again.seconds > GRACE + 2:
+    if again.waited > GRACE + 2 or again.seconds > 20:
         found.append(f"waited {again.waited} of {again.seconds} s")
     outcomes = [attempt["outcome"] for attempt in shop.attempts()]
     first, *killed, last = outcomes
@@ -130,7 +130,7 @@ def _sweep(db: Database, strategy: str, driver: str, whens: tuple[str, ...]) -> 
     points = [(step, when) for step in steps for when in whens if _possible(step, when)]
     with ThreadPoolExecutor(HANDS) as hands:
         found = list(hands.map(lambda p: _complaints(db, strategy, driver, *p), points))
-    assert len(found) >= len(steps) * 2
+    assert len(found) >= (len(steps) - 3) * len(set(whens) - {"locked"})
     return {f"{step}:{when}": wrong for (step, when), wrong in zip(points, found, strict=True) if wrong}
 
 
@@ -176,7 +176,7 @@ def test_killed_while_the_ledger_is_made(db: Database, driver: str) -> None:
     child.until("prepare:before")
     with holding(db.uri, "CREATE SCHEMA safe_ops"):
         child.go()
-        until_blocked(db.uri, child)
+        until_blocked(child)
         child.kill()
     assert Child(shop.job(driver=driver)).outcome().published
     assert shop.wrong() == []

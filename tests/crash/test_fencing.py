@@ -5,11 +5,17 @@ from __future__ import annotations
 import signal
 import time
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import psycopg
 import pytest
 
-from tests.crash.harness import Child, eventually, holding, until_blocked
+from airflow_safe_ops.definition.scope import TableScope
+from airflow_safe_ops.execution.session import Session
+from airflow_safe_ops.ledger import claims
+from airflow_safe_ops.ledger.claims import Claim
+from airflow_safe_ops.sql.dialect import dialect_for
+from tests.crash.harness import Child, connector, eventually, holding, until_blocked
 from tests.crash.warehouse import FIRST, Shop, month
 
 if TYPE_CHECKING:
@@ -42,7 +48,7 @@ def test_a_stalled_owner_is_fenced_and_gets_its_turn(shop: Shop) -> None:
     quick = Child(shop.job(shop.load(month()), grace=0.5, pauses=INSIDE))
     quick.until("stage.fill:after")
     slow.go()
-    until_blocked(shop.db.uri, slow)
+    until_blocked(slow)
     quick.go()
     outcomes = [quick.outcome(), slow.outcome()]
     assert [outcome.error for outcome in outcomes] == ["", ""]
@@ -73,7 +79,7 @@ def test_an_owner_at_work_is_never_fenced(db: Database) -> None:
     slow.until("stage.fill:after")
     waiting = [Child(shop.job(grace=0.3)) for _ in range(3)]
     for child in waiting:
-        until_blocked(db.uri, child)
+        until_blocked(child)
     time.sleep(1.5)
     slow.go()
     outcomes = [slow.outcome(), *(child.outcome() for child in waiting)]
@@ -88,15 +94,36 @@ def test_a_killed_waiter_keeps_nobody_back(db: Database) -> None:
     first = Child(shop.job(grace=0.5, pauses=INSIDE))
     first.until("stage.fill:after")
     wide = Child(shop.job(shop.load(month()), grace=0.5))
-    until_blocked(db.uri, wide)
+    until_blocked(wide)
     last = Child(shop.job(grace=0.5))
-    until_blocked(db.uri, last)
+    until_blocked(last)
     wide.kill()
     first.go()
     assert first.outcome().published
     outcome = last.outcome(timeout=10)
     assert outcome.published, outcome.error
     assert shop.wrong() == []
+
+
+def test_a_waiter_whose_place_was_taken_queues_again_first(db: Database) -> None:
+    """It stalled, and those behind it took its place: it waits for nobody without a place in the queue."""
+    shop = Shop(db)
+    owner = Child(shop.job(pauses=INSIDE))
+    owner.until("stage.fill:after")
+    dialect = dialect_for("postgresql")
+    session = Session(connector(db.uri, "psycopg"), dialect, label="safe_ops", comment="")
+    session.open()
+    scope = TableScope()
+    claim = Claim(f'"public"."{shop.target}"', {"attempt_id": str(uuid4())}, (scope,), "waiter")
+    ahead = claims._enter(session, dialect.ledger, claim)
+    ticket = claim.ticket
+    assert ahead is not None
+    db.execute("DELETE FROM safe_ops.safe_ops_claim WHERE owner = 'waiter'")
+    assert claims._wait(session, dialect.ledger, claim, ahead, left=1.0, grace=5.0) is False
+    assert claims._enter(session, dialect.ledger, claim) == ahead
+    assert claim.ticket == ticket
+    assert [waiting for waiting, _held in shop.claims()].count("waiter") == 1
+    session.close()
 
 
 def test_one_that_cannot_wait_any_longer_names_the_owner(db: Database, driver: str) -> None:
@@ -134,7 +161,7 @@ def test_exclusive_replaces_what_a_plain_writer_was_about_to_commit(shop: Shop) 
     with psycopg.connect(shop.db.uri) as writer:
         writer.execute(_insert(shop, 77).encode())
         child = Child(shop.job(shop.load(exclusive=True)))
-        until_blocked(shop.db.uri, child)
+        until_blocked(child)
         writer.commit()
         assert child.outcome().published
     assert shop.wrong() == []
@@ -147,9 +174,9 @@ def test_exclusive_keeps_its_claim_while_it_waits_for_the_table(db: Database) ->
     shop.new_version()
     with holding(db.uri, _insert(shop, 77)):
         first = Child(shop.job(shop.load(exclusive=True), grace=0.3))
-        until_blocked(db.uri, first)
+        until_blocked(first)
         second = Child(shop.job(shop.load(month()), grace=0.3))
-        until_blocked(db.uri, second)
+        until_blocked(second)
         time.sleep(1.5)
         passed = second.ended()
     outcomes = [first.outcome(), second.outcome()]
