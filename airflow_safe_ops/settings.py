@@ -14,7 +14,8 @@ class Settings:
 
     :param ledger_schema: schema of the ledger in each target database.
     :param lock_timeout: longest wait for an overlapping load, in seconds.
-    :param claim_grace: how long a claim is left to an owner that does not begin, in seconds by the server's clock.
+    :param claim_grace: how long a claim is left to an owner that does not begin, in seconds by the server's clock;
+        at least 1, since a living owner pauses for up to half a second.
     :param log_samples: whether refusals show sample rows in log and ledger.
     :param instance: a name for this Airflow in ledgers that several share.
     """
@@ -34,7 +35,7 @@ def load_settings() -> Settings:
     return Settings(
         ledger_schema=conf.get(SECTION, "ledger_schema", fallback=default.ledger_schema),
         lock_timeout=conf.getfloat(SECTION, "lock_timeout", fallback=default.lock_timeout),
-        claim_grace=conf.getfloat(SECTION, "claim_grace", fallback=default.claim_grace),
+        claim_grace=max(1.0, conf.getfloat(SECTION, "claim_grace", fallback=default.claim_grace)),
         log_samples=conf.getboolean(SECTION, "log_samples", fallback=default.log_samples),
         instance=conf.get(SECTION, "instance", fallback=default.instance),
     )

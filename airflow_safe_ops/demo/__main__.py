@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from airflow_safe_ops.demo.folder import DemoError, Folder, airflow_environment, write_env_file
-from airflow_safe_ops.demo.server import has_demo, running_server
+from airflow_safe_ops.demo.server import running_server
 from airflow_safe_ops.demo.story import FEWEST_DAYS, MOST_DAYS
 
 if TYPE_CHECKING:
@@ -33,7 +33,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         signal.signal(deadly, _stop)
     folder = Folder(Path(args.dir).expanduser().resolve())
     try:
-        folder.prepare()
+        if args.command == "play":
+            folder.prepare()
+        else:
+            folder.expect_demo()
         with folder.held():
             return _run(args, folder)
     except DemoError as error:
@@ -51,8 +54,6 @@ def _run(args: argparse.Namespace, folder: Folder) -> int:
     if args.command == "play":
         return play.play(out, folder, args.days, args.seed)
     with running_server(folder) as socket:
-        if not has_demo(socket):
-            raise DemoError(f"No demo was played in {folder.root}. Start it without a command first.")
         if args.command == "compare":
             return play.conclude(out, folder, socket)
         environment = airflow_environment(folder, socket)

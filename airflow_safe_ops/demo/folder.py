@@ -55,6 +55,15 @@ class Folder:
         """The environment for a shell, while the server runs."""
         return self.root / "env.sh"
 
+    def expect_demo(self) -> None:
+        """
+        See that a demo was begun here.
+
+        :raises DemoError: none was.
+        """
+        if not (self.root / _MARKER).exists() or not (self.postgres / "PG_VERSION").exists():
+            raise DemoError(f"No demo was played in {self.root}. Start it without a command first.")
+
     def prepare(self) -> None:
         """
         Make the folder.
@@ -108,6 +117,7 @@ def runtime_folder() -> Path:
     place.mkdir(mode=0o700, exist_ok=True)
     if place.stat().st_uid != os.getuid():
         raise DemoError(f"{place} belongs to another user. Set TMPDIR to a folder of your own.")
+    place.chmod(0o700)
     return place
 
 

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _TRIES = 5
-_DATABASES = "SELECT datname FROM pg_catalog.pg_database"
 
 
 @contextmanager
@@ -94,11 +93,3 @@ def make_databases(socket: Path) -> None:
         # Airflow's bookkeeping may lose the last moment if the machine stops. The warehouse may not.
         admin.execute(f"ALTER DATABASE {METADATA} SET synchronous_commit = off".encode())
         admin.execute(f"ALTER DATABASE {WAREHOUSE} SET timezone = 'UTC'".encode())
-
-
-def has_demo(socket: Path) -> bool:
-    """Whether a demo was begun here."""
-    import psycopg
-
-    with psycopg.connect(postgres_uri("postgres", socket), autocommit=True) as admin:
-        return (WAREHOUSE,) in admin.execute(_DATABASES).fetchall()

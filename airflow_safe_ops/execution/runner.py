@@ -156,7 +156,7 @@ class LoadRunner:
         """Ask the ledger on a new connection."""
         log.warning("the answer to COMMIT was lost; looking at the ledger")
         self._reconnect(seconds=30.0)
-        found = store.outcome(self.session, self.dialect.ledger, task.attempt_id, wait=60.0)
+        found = store.outcome(self.session, self.dialect.ledger, task.attempt_id, wait=70.0)
         if found["state"] == "published":
             return found
         raise CommitNotConfirmed(f"The load of {task.scope.key} is {found['state']} in the ledger.") from error

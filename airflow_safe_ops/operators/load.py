@@ -239,7 +239,8 @@ class IdempotentLoadOperator(BaseSQLOperator):
     def render_template(self, content: Any, context: Any, jinja_env: Any = None, seen_oids: Any = None) -> Any:
         """Partitions and checks are rendered as copies: several tasks may share one object."""
         if isinstance(content, TimePartition | ValuePartition | WholeTable | Check):
-            return content.rendered(lambda text: super(type(self), self).render_template(text, context, jinja_env))
+            render = super().render_template
+            return content.rendered(lambda text: render(text, context, jinja_env))
         return super().render_template(content, context, jinja_env, seen_oids)
 
     def _load(self) -> Load:

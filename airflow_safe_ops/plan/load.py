@@ -117,10 +117,9 @@ def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> Plan:
     deferrable = any(fk.deferrable for fk in task.table.referenced_by)
     defer = Step("target.defer", "defer constraints to the end of the load", sql.defer_constraints())
     settle = Step("target.constraints", "check deferred constraints now", sql.settle_constraints())
-    lock = Step("target.lock", "lock the table against other writers", sql.lock_table(task))
     steps = [
         Step(HOLD, "hold the claim until the end of this transaction"),
-        *([lock] if task.load.exclusive else []),
+        *(_lock(task, sql) if task.load.exclusive else []),
         *([defer] if deferrable else []),
         *_stage(task, sql),
         *_look(task, sql, known),
@@ -239,6 +238,9 @@ def _look_at_keys(task: LoadTask, sql: LoadSql) -> list[Step]:
         Step("stage.analyze", "tell the planner the stage's size", sql.analyze_stage(task)),
     ]
     if can_move(task):
+        if not has_index(task) and not task.load.exclusive:
+            # Two loads of disjoint partitions could bring one key at once, and neither would see the other's.
+            steps += _lock(task, sql)
         moved = guards.no_moved_keys(key)
         steps.append(
             Step(
@@ -250,6 +252,15 @@ def _look_at_keys(task: LoadTask, sql: LoadSql) -> list[Step]:
             )
         )
     return steps
+
+
+def _lock(task: LoadTask, sql: LoadSql) -> list[Step]:
+    return [Step("target.lock", "lock the table against other writers until the commit", sql.lock_table(task))]
+
+
+def has_index(task: LoadTask) -> bool:
+    """Whether the database itself keeps the load's key unique."""
+    return any(set(unique) <= set(task.load.key) for unique in task.table.unique_keys)
 
 
 def can_move(task: LoadTask) -> bool:
@@ -322,10 +333,10 @@ def _merge(task: LoadTask, sql: LoadSql) -> list[Step]:
 def _notes(task: LoadTask) -> tuple[str, ...]:
     notes = list(task.table.notes)
     key = task.load.key
-    if key and can_move(task) and not any(set(unique) <= set(key) for unique in task.table.unique_keys):
+    if key and can_move(task) and not has_index(task):
         notes.append(
-            f"no unique index on ({', '.join(key)}): the look for moved keys reads the whole table, and copies by "
-            "other writers are not refused by the database"
+            f"no unique index on ({', '.join(key)}): the look for moved keys reads the whole table and then locks it "
+            "against other writers until the commit"
         )
     skipped = [c.name for c in task.columns if not c.hashable]
     if skipped and task.load.checksum != "off":

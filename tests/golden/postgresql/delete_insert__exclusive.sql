@@ -2,7 +2,7 @@
 
 -- claim.hold: hold the claim until the end of this transaction
 
--- target.lock: lock the table against other writers
+-- target.lock: lock the table against other writers until the commit
 LOCK TABLE "mart"."orders" IN SHARE ROW EXCLUSIVE MODE;
 
 -- stage.create: make an empty stage with the target's types

@@ -1,5 +1,5 @@
 -- merge into "Größe x"."sel""ect", Tag der Bestellung=2026-01-01..2026-01-02
--- note: no unique index on (or"der): the look for moved keys reads the whole table, and copies by other writers are not refused by the database
+-- note: no unique index on (or"der): the look for moved keys reads the whole table and then locks it against other writers until the commit
 
 -- claim.hold: hold the claim until the end of this transaction
 
@@ -34,6 +34,9 @@ SELECT "or""der", count(*) AS rows FROM "safe_ops_stage_000000000000400080000000
 
 -- stage.analyze: tell the planner the stage's size
 ANALYZE "safe_ops_stage_00000000000040008000000000000001";
+
+-- target.lock: lock the table against other writers until the commit
+LOCK TABLE "Größe x"."sel""ect" IN SHARE ROW EXCLUSIVE MODE;
 
 -- target.moved: look for staged keys that stand in another partition
 SELECT count(*) AS keys_moved FROM "Größe x"."sel""ect" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."or""der" = s."or""der" WHERE (t."Tag der Bestellung" >= :_start AND t."Tag der Bestellung" < :_end) IS NOT TRUE;
