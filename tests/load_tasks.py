@@ -46,7 +46,7 @@ ORDERS = Table(
         Column("note", "citext", as_bytes=True),
         Column("raw", "json", hashable=False),
     ),
-    unique_keys=(("order_id", "line_no"),),
+    unique_keys=(("orders_key", ("order_id", "line_no")),),
     server_version="17.2",
 )
 ODD = Table(

@@ -193,6 +193,12 @@ class TimePartition:
             lo, hi = start.astimezone(tz).date(), end.astimezone(tz).date()
         elif kind == "timestamp":
             lo, hi = (_clock(bound, tz) for bound in (start, end))
+        if kind == "timestamp" and lo >= hi:
+            raise UnsupportedPartitionColumn(
+                f"Column {self.column!r} has no time zone, and {self._shown(start, tz)}..{self._shown(end, tz)} has no "
+                f"length on the wall clock of {self.timezone}.",
+                fix="Store instants (timestamptz), or use a longer grain.",
+            )
         return TimeScope(self.column, kind, lo, hi, self.timezone)
 
     @staticmethod

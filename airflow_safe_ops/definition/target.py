@@ -20,6 +20,7 @@ class Column:
     :param kind: what a time partition sees in it; None for any other type.
     :param generated: how the database fills it by itself, if it does.
     :param hashable: whether the database can hash its values by the type's own equality.
+    :param comparable: whether two unequal texts of its values can be told from two ways to write one value.
     :param as_bytes: whether its equality is looser than its bytes (citext, non-deterministic collations).
     """
 
@@ -31,6 +32,7 @@ class Column:
     generated: Generation = ""
     hashable: bool = True
     as_bytes: bool = False
+    comparable: bool = True
 
     @property
     def writable(self) -> bool:
@@ -56,13 +58,14 @@ class Table:
     :param identity: schema and name of the table whose rows these are, quoted: the same for a view on it, a
         child partition of it and a search path that hides it. Claims and ledger go by it.
     :param name: schema and name, quoted, as statements write it.
+    :param unique_keys: names of the unique indexes, with their columns.
     :param notes: what a reader of the plan should know: triggers, rules, row security.
     """
 
     identity: str
     name: str
     columns: tuple[Column, ...]
-    unique_keys: tuple[tuple[str, ...], ...] = ()
+    unique_keys: tuple[tuple[str, tuple[str, ...]], ...] = ()
     referenced_by: tuple[ForeignKey, ...] = ()
     notes: tuple[str, ...] = ()
     server_version: str = ""

@@ -158,7 +158,6 @@ def demo_variables(folder: Folder, socket: Path, bundle: str) -> dict[str, str]:
         "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": bundle,
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": postgres_uri(METADATA, socket, "postgresql+psycopg2"),
         "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
-        "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING",
         "AIRFLOW__USAGE_DATA_COLLECTION__ENABLED": "False",
         "PATH": os.pathsep.join([*map(str, _programs()), os.environ.get("PATH", os.defpath)]),
         "PGHOST": str(socket),

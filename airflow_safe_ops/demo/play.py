@@ -168,7 +168,7 @@ def _engine(folder: Folder, socket: Path, days: int, seed: int) -> Iterator[_Eng
             stdout=log,
             stderr=subprocess.STDOUT,
             pass_fds=[writer],
-            env=airflow_environment(folder, socket),
+            env={**airflow_environment(folder, socket), "AIRFLOW__LOGGING__LOGGING_LEVEL": "WARNING"},
             start_new_session=True,
         )
         os.close(writer)

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from airflow_safe_ops.demo.story import Story
 
 _SHOWN = 8
-_STORY = ("started (UTC)", "run", "try", "state", "deleted", "inserted", "seconds")
+_STORY = ("started", "run", "try", "state", "deleted", "inserted", "seconds")
+_NARROW_STORY = ("started", "run", "try", "state", "inserted")
+_WIDE = 108
 
 
 def console() -> Console:
@@ -72,10 +74,11 @@ def side_by_side(out: Console, result: Comparison, story: Story) -> None:
     table.add_column("day")
     table.add_column("what happened to it")
     table.add_column("source", justify="right")
-    table.add_column("flights_daily_append", justify="right", style="red")
+    table.add_column("flights_daily_append", justify="right", style="red", overflow="fold")
     table.add_column("flights_daily", justify="right", style="green")
     worst = result.worst_days()
-    shown = sorted({*worst[:_SHOWN], *worst[len(worst) // 2 :: max(1, len(worst) // 6)], worst[-1]})
+    usual = worst[len(worst) // 2 :: max(1, len(worst) // 6)]
+    shown = sorted({*worst[:_SHOWN], *usual, worst[-1], story.killed})
     for day in shown:
         table.add_row(
             day.isoformat(),
@@ -131,12 +134,13 @@ def _fate(story: Story, day: date) -> str:
 def ledger_story(out: Console, day: date, attempts: Sequence[Mapping[str, Any]]) -> None:
     """What the ledger knows about one day."""
     table = Table(title=f"The ledger on {SAFE}, {partition_key(day)}", title_justify="left")
-    for name in _STORY:
+    names = _STORY if out.width >= _WIDE else _NARROW_STORY
+    for name in names:
         right = name in ("deleted", "inserted", "seconds")
-        table.add_column(name, justify="right" if right else "left", overflow="fold")
+        table.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=name != "run")
     for attempt in attempts:
-        shown = {**attempt, _STORY[0]: attempt[_STORY[0]][-len("hh:mm:ss") :]}
-        table.add_row(*(str(shown[name]) for name in _STORY))
+        shown = {**attempt, "started": attempt["started (UTC)"][-len("hh:mm:ss") :]}
+        table.add_row(*(str(shown[name]) for name in names))
     if any(attempt["state"] == "lost" for attempt in attempts):
         table.caption = "lost: it began, and its process died without a word; nothing of it was published"
         table.caption_justify = "left"
@@ -168,7 +172,7 @@ def next_steps(out: Console, folder: Folder, day: date) -> None:
     steps = {
         ledger: "what became of every day",
         f"{ledger} --partition {partition_key(day)}": "every try of one",
-        f"{demo} shell{where}": "a shell with the demo's Airflow; psql opens the warehouse",
+        f"{demo} shell{where}": "a shell: psql opens the warehouse, airflow standalone the UI with every run",
         f"{demo} compare{where}": "compare again; exit code 1 if the safe twin is wrong by a row",
     }
     out.print("\nWhat to do next (PostgreSQL runs as long as the command):")

@@ -14,6 +14,7 @@ from airflow_safe_ops.errors.data import (
     OtherWriter,
     PostCheckFailed,
     RowsOutsidePartition,
+    TargetHasDuplicates,
     UnledgeredRows,
 )
 from airflow_safe_ops.errors.database import (
@@ -23,6 +24,7 @@ from airflow_safe_ops.errors.database import (
     LedgerDenied,
     LoadCancelled,
     NoLedger,
+    OutcomeUnknown,
     ReadOnlyServer,
     SecondLedger,
     StatementFailed,
@@ -78,6 +80,7 @@ __all__ = [
     "NullInPartition",
     "OpenPartition",
     "OtherWriter",
+    "OutcomeUnknown",
     "PostCheckFailed",
     "QueryRefused",
     "ReadOnlyServer",
@@ -87,6 +90,7 @@ __all__ = [
     "SecondLedger",
     "StatementFailed",
     "StatementRefused",
+    "TargetHasDuplicates",
     "UnknownBind",
     "UnknownColumn",
     "UnknownTable",

@@ -97,6 +97,17 @@ class PostCheckFailed(SafeOpsError):
     fix = "Look at the source and the target, or change the check if it is wrong."
 
 
+class TargetHasDuplicates(SafeOpsError):
+    """The partition already holds a staged key more than once."""
+
+    code = "SO-112"
+    why = "A merge updates rows, it cannot tell which copy is the right one. The load was rolled back."
+    fix = (
+        'Load the partition once with strategy="delete_insert", which replaces all copies; a unique index keeps '
+        "them from coming back."
+    )
+
+
 class OtherWriter(SafeOpsError):
     """The partition does not hold what this load wrote."""
 

@@ -40,6 +40,15 @@ class LoadCancelled(SafeOpsError):
     fix = "Airflow retries it where the task has retries; raise execution_timeout if that was the limit."
 
 
+class OutcomeUnknown(SafeOpsError):
+    """The answer to COMMIT was lost, and the ledger could not be asked what happened."""
+
+    code = "SO-405"
+    terminal = False
+    why = "The load is published or rolled back as a whole; which, only the database knows."
+    fix = "Airflow retries it, which ends well in both cases; the attempt is in the ledger."
+
+
 class NoLedger(SafeOpsError):
     """There is no ledger in this database."""
 

@@ -53,11 +53,16 @@ class PartitionResult:
 
 @dataclass(frozen=True)
 class LoadResult:
-    """All partitions of one run of one load."""
+    """
+    All partitions of one run of one load.
+
+    :param changed_in_run: whether this try or an earlier one of the same run changed anything.
+    """
 
     target: str
     strategy: str
     partitions: tuple[PartitionResult, ...]
+    changed_in_run: bool = True
 
     @property
     def changed(self) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -18,7 +18,13 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_e
 
 from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.definition.load import Load
-from airflow_safe_ops.errors import ClaimTooContended, CommitNotConfirmed, SafeOpsError, StatementFailed
+from airflow_safe_ops.errors import (
+    ClaimTooContended,
+    CommitNotConfirmed,
+    OutcomeUnknown,
+    SafeOpsError,
+    StatementFailed,
+)
 from airflow_safe_ops.execution.prepare import prepare
 from airflow_safe_ops.execution.result import LoadResult, PartitionResult
 from airflow_safe_ops.execution.session import ConnectionLostError, Session
@@ -26,7 +32,7 @@ from airflow_safe_ops.execution.transaction import CommitUnknownError, DataTrans
 from airflow_safe_ops.ledger import claims, store
 from airflow_safe_ops.ledger.claims import Claim, FencedError, Patience
 from airflow_safe_ops.ledger.migrations import init_ledger
-from airflow_safe_ops.plan.load import HOLD, load_plan
+from airflow_safe_ops.plan.load import load_plan
 from airflow_safe_ops.plan.model import Facts, LoadTask, Plan
 from airflow_safe_ops.sql.dialect import Connection, Dialect
 
@@ -77,12 +83,12 @@ class LoadRunner:
             self.session.doing("ledger")
             init_ledger(self.session, self.dialect.ledger, self.dialect.sqlstate)
             self.observe(PREPARE, "after")
-            done = [self._load(task) for task in tasks]
+            done = self._load_each(tasks)
         except ConnectionLostError as error:
             raise _lost(error) from error
         finally:
             self.session.close()
-        return LoadResult(tasks[0].table.identity, self.load.strategy, tuple(done))
+        return done
 
     def plans(self) -> list[Plan]:
         """What :meth:`execute` would do now, with nothing written: the same plans."""
@@ -114,6 +120,19 @@ class LoadRunner:
             known = store.known_scopes(tx, sql, task.table.identity, task.scope) if has_ledger else []
         return load_plan(task, self.dialect.load, known)
 
+    def _load_each(self, tasks: Sequence[LoadTask]) -> LoadResult:
+        done: list[PartitionResult] = []
+        for task in tasks:
+            try:
+                done.append(self._load(task))
+            except SafeOpsError as error:
+                if done:
+                    error.why = f"Published before it: {', '.join(result.partition for result in done)}. {error.why}"
+                raise
+        with self.session.transaction() as tx:
+            changed = store.changed_in_run(tx, self.dialect.ledger, self.run)
+        return LoadResult(tasks[0].table.identity, self.load.strategy, tuple(done), changed)
+
     def _load(self, task: LoadTask) -> PartitionResult:
         began = time.monotonic()
         claim = Claim(task.table.identity, store.attempt_row(task, self.run), (task.scope,), self.run.label)
@@ -129,7 +148,7 @@ class LoadRunner:
         for _ in range(_FENCED_TRIES):
             self.observe(CLAIM, "before")
             self.session.doing(CLAIM)
-            claims.take(self.session, self.dialect.ledger, claim, self.patience, self._is_lock_timeout)
+            claims.take(self.session, self.dialect, claim, self.patience)
             self.observe(CLAIM, "after")
             try:
                 return self._transaction(task, claim, began).run()
@@ -140,9 +159,6 @@ class LoadRunner:
             except WiderClaimError as wider:
                 log.info("keys moved from %s; claiming these too", ", ".join(s.key for s in wider.scopes))
                 claim.widen(wider.scopes)
-            except SafeOpsError as error:
-                if not self._is_fenced(error):
-                    raise
         raise ClaimTooContended(f"The claim on {task.scope.key} of {task.table.name} was lost {_FENCED_TRIES} times.")
 
     def _transaction(self, task: LoadTask, claim: Claim, began: float) -> DataTransaction:
@@ -155,8 +171,14 @@ class LoadRunner:
     def _ask_outcome(self, task: LoadTask, error: CommitUnknownError) -> Facts:
         """Ask the ledger on a new connection."""
         log.warning("the answer to COMMIT was lost; looking at the ledger")
-        self._reconnect(seconds=30.0)
-        found = store.outcome(self.session, self.dialect.ledger, task.attempt_id, wait=70.0)
+        try:
+            self._reconnect(seconds=30.0)
+            found = store.outcome(self.session, self.dialect.ledger, task.attempt_id, wait=70.0)
+        except (SafeOpsError, ConnectionLostError) as silence:
+            raise OutcomeUnknown(
+                f"Attempt {task.attempt_id} of {task.scope.key} was committed or not: {silence}",
+                attempt=task.attempt_id,
+            ) from silence
         if found["state"] == "published":
             return found
         raise CommitNotConfirmed(f"The load of {task.scope.key} is {found['state']} in the ledger.") from error
@@ -185,12 +207,6 @@ class LoadRunner:
             with suppress(Exception):
                 self._reconnect(seconds=1.0, last_words=True)
                 store.fail(self.session, self.dialect.ledger, claim, error)
-
-    def _is_lock_timeout(self, error: SafeOpsError) -> bool:
-        return error.facts.get("sqlstate") == "55P03"
-
-    def _is_fenced(self, error: SafeOpsError) -> bool:
-        return error.facts.get("sqlstate") == "40001" and error.facts.get("step") == HOLD
 
 
 def _harmless(text: str) -> str:

@@ -83,17 +83,27 @@ class Session:
         return self._call(lambda: self._execute(statement))
 
     @contextmanager
-    def transaction(self, *, lock: float | None = None) -> Iterator[Session]:
-        """A transaction: committed at the end of the block, rolled back if it raises."""
+    def transaction(self, *, lock: float | None = None, waits: bool = False) -> Iterator[Session]:
+        """
+        A transaction: committed at the end of the block, rolled back if it raises.
+
+        :param lock: longest wait for a lock, in seconds.
+        :param waits: it is there to wait: the server's own statement_timeout does not cut the wait short.
+        """
+        before, statement = self._doing, self._left()
+        if waits and statement is None and lock is not None:
+            statement = lock + _ROLLBACK
         try:
-            for statement in self.dialect.begin(Limits(self._left(), lock, self._label)):
-                self.run(statement)
+            for first in self.dialect.begin(Limits(statement, lock, self._label)):
+                self.run(first)
             yield self
             self.doing("commit")
             self._call(self._connection.commit)
         except BaseException:
             self.rollback()
             raise
+        finally:
+            self.doing(before)
 
     @contextmanager
     def part(self, *, reads_only: bool = False) -> Iterator[None]:
@@ -161,10 +171,10 @@ class Session:
         except (SafeOpsError, ConnectionLostError):
             raise
         except Exception as error:
-            if self._cancelled:
-                raise LoadCancelled(f"The load was cancelled ({self._doing}).") from error
             if self._lost(error):
                 raise ConnectionLostError(f"{self._doing}: {error}") from error
+            if self._cancelled:
+                raise LoadCancelled(f"The load was cancelled ({self._doing}).") from error
             raise self.dialect.translate(error, self._doing, author_sql=self._author_sql) from error
 
     def _wait(self, future: Future[T]) -> T:
@@ -190,9 +200,7 @@ class Session:
                 self._canceller.submit(lambda: self.dialect.cancel(self._connection)).result(timeout=_CANCEL)
 
     def _lost(self, error: BaseException) -> bool:
-        state = self.dialect.sqlstate(error)
-        closed = bool(getattr(self._connection, "closed", False))
-        return closed or state[:2] == "08" or state in ("57P01", "57P02", "57P03", "25P03")
+        return bool(getattr(self._connection, "closed", False)) or self.dialect.is_lost(error)
 
     def _execute(self, statement: Statement) -> Result:
         text, values = self.dialect.compile(statement, self._comment)

@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 
 from airflow_safe_ops.definition.scope import Scope, covers
-from airflow_safe_ops.errors import StatementFailed
+from airflow_safe_ops.errors import OtherWriter, StatementFailed, StatementRefused
 from airflow_safe_ops.execution.session import ConnectionLostError, Session
 from airflow_safe_ops.ledger import claims, store
 from airflow_safe_ops.ledger.claims import Claim
@@ -92,14 +92,26 @@ class DataTransaction:
         if step.violation is not None:
             facts[step.violation] = self._is_violated(step, statement)
             return
-        with self.session.part(reads_only=True) if step.reads_only else nullcontext():
-            result = self.session.run(statement)
+        try:
+            with self.session.part(reads_only=True) if step.reads_only else nullcontext():
+                result = self.session.run(statement)
+        except StatementRefused as error:
+            raise self._other_writer(error) or error from error
         if step.fact:
             facts[step.fact] = result.rowcount
         elif result.rows:
             facts.update(result.named[0])
         if step.name == "target.moved":
             self._claim_moved(step, facts)
+
+    def _other_writer(self, error: StatementRefused) -> OtherWriter | None:
+        """The staged keys are unique, so a unique index on them was broken by a row that came meanwhile."""
+        task = self.plan.task
+        broken = self.session.dialect.broken_constraint(error)
+        keys = [columns for name, columns in task.table.unique_keys if name == broken]
+        if not any(set(columns) <= set(task.load.key) for columns in keys):
+            return None
+        return OtherWriter(f"Another load or writer brought a staged key to {task.table.name} ({broken}).")
 
     def _is_violated(self, step: Step, statement: Statement) -> bool:
         """A constraint cannot be built where it is broken, or where a type knows none: then the query decides."""

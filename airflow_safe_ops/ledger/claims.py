@@ -12,18 +12,18 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_safe_ops.definition.scope import Scope, from_json, overlaps, to_json
 from airflow_safe_ops.errors import ClaimTimeout, SafeOpsError
 from airflow_safe_ops.plan.model import Database, Executor
+from airflow_safe_ops.sql.dialect import Dialect
 from airflow_safe_ops.sql.ledger import LedgerSql
 
 log = logging.getLogger(__name__)
-_PAUSE = 0.05
-_LONGEST_PAUSE = 0.5
+_PAUSES = (0.05, 0.1, 0.2, 0.5)
 
 
 class FencedError(Exception):
@@ -66,7 +66,12 @@ class Claim:
         return str(self.attempt["attempt_id"])
 
     def widen(self, scopes: tuple[Scope, ...]) -> None:
-        """Claim more, from the end of the queue: those who hold parts of it were there first."""
+        """
+        Claim more, from the end of the queue: those who hold parts of it were there first.
+
+        Our old row goes, so that those who wait for it look again instead of waiting for us while we wait for
+        them.
+        """
         self.scopes = tuple(dict.fromkeys((*self.scopes, *scopes)))
         self.ticket = None
 
@@ -81,18 +86,13 @@ class _Queued:
     owner: str
 
 
-def take(
-    database: Database,
-    sql: LedgerSql,
-    claim: Claim,
-    patience: Patience,
-    is_lock_timeout: Callable[[SafeOpsError], bool],
-) -> None:
+def take(database: Database, dialect: Dialect, claim: Claim, patience: Patience) -> None:
     """
     Wait for the claim and hold it; the attempt is then ``started``.
 
     :raises ClaimTimeout: an overlapping load did not end in time; it is named.
     """
+    sql = dialect.ledger
     began = time.monotonic()
     waits_for, looks = 0, 0
     while True:
@@ -109,11 +109,12 @@ def take(
             log.info("%s waits for %s, which holds an overlapping partition", claim.owner, ahead.owner)
         try:
             if _wait(database, sql, claim, ahead, left, patience.grace):
-                time.sleep(min(_PAUSE * 2**looks, _LONGEST_PAUSE))
+                time.sleep(_PAUSES[min(looks, len(_PAUSES) - 1)])
         except SafeOpsError as error:
-            if is_lock_timeout(error):
+            if dialect.is_lock_timeout(error):
                 raise _timeout(claim, ahead, patience) from error
-            raise
+            if not dialect.is_deadlock(error):  # a deadlock is broken by the server: look again
+                raise
 
 
 def hold(tx: Executor, sql: LedgerSql, claim: Claim) -> None:
@@ -145,6 +146,8 @@ def _enter(database: Database, sql: LedgerSql, claim: Claim) -> _Queued | None:
             found = tx.run(sql.lock_target(claim.identity)).rows
         claim.target_id = int(found[0][0])
         queue = [_queued(row) for row in tx.run(sql.claims(claim.target_id)).named]
+        if claim.ticket is None:
+            tx.run(sql.release_claim(claim.attempt_id))
         ticket = claim.ticket or int(tx.run(sql.next_ticket(claim.target_id)).rows[0][0])
         ahead = next((other for other in queue if _blocks(other, claim, ticket)), None)
         tx.run(sql.put_claim(_row(claim, ticket, held=ahead is None)))
@@ -156,7 +159,7 @@ def _enter(database: Database, sql: LedgerSql, claim: Claim) -> _Queued | None:
 
 def _wait(database: Database, sql: LedgerSql, claim: Claim, ahead: _Queued, left: float, grace: float) -> bool:
     """Wait until the owner's transaction ends; whether its claim is still there, to be looked at again."""
-    with database.transaction(lock=left) as tx:
+    with database.transaction(lock=left, waits=True) as tx:
         if not tx.run(sql.lock_claim(claim.attempt_id, held=False)).rows:
             return False  # our place was taken away: back into the queue before anything is waited for
         still_there = tx.run(sql.wait_for_claim(ahead.claim_id)).rows

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from airflow_safe_ops.definition.checks import CheckResult
@@ -37,13 +38,19 @@ class Recorded:
 
 def recorded(tx: Executor, sql: LedgerSql, target_id: int, scope: Scope) -> list[Recorded]:
     """The recorded partitions of a target that overlap a scope."""
-    lo, hi = (scope.lo, scope.hi) if isinstance(scope, TimeScope) else (None, None)
-    rows = tx.run(sql.partitions(target_id, lo, hi)).named
+    rows = tx.run(sql.partitions(target_id, *_range(scope))).named
     found = [
         Recorded(r["partition_key"], from_json(r["scope"]), r["row_count"], r["checksum"], r["checksum_of"])
         for r in rows
     ]
     return [record for record in found if overlaps(record.scope, scope)]
+
+
+def _range(scope: Scope) -> tuple[str | None, datetime | None, datetime | None]:
+    """What a time range is drawn on, and its ends; nothing of any other scope."""
+    if isinstance(scope, TimeScope):
+        return f"{scope.column} {scope.kind}", scope.lo, scope.hi
+    return None, None, None
 
 
 def known_scopes(tx: Executor, sql: LedgerSql, identity: str, scope: Scope) -> list[Scope]:
@@ -95,8 +102,7 @@ def publish(tx: Executor, sql: LedgerSql, claim: Claim, scope: Scope, facts: Fac
                 "target_id": claim.target_id,
                 "partition_key": scope.key,
                 "scope": to_json(scope),
-                "lo": scope.lo if isinstance(scope, TimeScope) else None,
-                "hi": scope.hi if isinstance(scope, TimeScope) else None,
+                **dict(zip(("range_of", "lo", "hi"), _range(scope), strict=True)),
                 "attempt_id": claim.attempt_id,
                 "row_count": facts["rows_after"],
                 "checksum": facts.get("checksum"),
@@ -106,6 +112,11 @@ def publish(tx: Executor, sql: LedgerSql, claim: Claim, scope: Scope, facts: Fac
     )
     put_checks(tx, sql, claim, facts.get("checks", ()))
     release(tx, sql, claim)
+
+
+def changed_in_run(tx: Executor, sql: LedgerSql, run: RunIdentity) -> bool:
+    """Whether any published attempt of this run changed its partition: a try that was killed may have told nobody."""
+    return bool(tx.run(sql.changed_in_run(run)).rows)
 
 
 def put_checks(tx: Executor, sql: LedgerSql, claim: Claim, results: Sequence[CheckResult]) -> None:
@@ -162,7 +173,7 @@ def outcome(database: Database, sql: LedgerSql, attempt_id: str, wait: float) ->
 
     :param wait: longest wait, in seconds.
     """
-    with database.transaction(lock=wait) as tx:
+    with database.transaction(lock=wait, waits=True) as tx:
         tx.run(sql.lock_claim(attempt_id, held=False))
         rows = tx.run(sql.attempt_state(attempt_id)).named
         return rows[0] if rows else {"state": "missing"}

@@ -192,7 +192,7 @@ class IdempotentLoadOperator(BaseSQLOperator):
             raise
         self.log.info("%s", self._result)
         summary = self._result.as_dict()
-        self._announce(context, summary)
+        self._announce(context, summary, changed=self._result.changed_in_run)
         return summary
 
     def plans(self, context: Any) -> list[Plan]:
@@ -283,7 +283,9 @@ class IdempotentLoadOperator(BaseSQLOperator):
         literal = isinstance(self.partition, Mapping | str) and "{{" not in str(self.partition)
         if literal:
             partition_from(self.partition)
-        if isinstance(self.partition, TimePartition | ValuePartition | WholeTable):
+        given = (self.table, self.sql, self.parameters, self.audits, self.post_checks)
+        is_known = not any(hasattr(value, "resolve") for value in given) and not isinstance(self.parameters, str)
+        if is_known and isinstance(self.partition, TimePartition | ValuePartition | WholeTable):
             self._load()
 
     def _hook_with_dialect(self) -> Any:
@@ -296,9 +298,9 @@ class IdempotentLoadOperator(BaseSQLOperator):
         hook.connection  # noqa: B018 - looked up here: the worker thread only connects
         return hook
 
-    def _announce(self, context: Any, summary: dict[str, Any]) -> None:
+    def _announce(self, context: Any, summary: dict[str, Any], *, changed: bool) -> None:
         """Tell the outlets what was loaded; hold their events back where nothing changed and that is wanted."""
-        if not summary["changed"] and not self.emit_unchanged:
+        if not changed and not self.emit_unchanged:
             self.log.info("Nothing changed: no asset event.")
             self.outlets = []
             return

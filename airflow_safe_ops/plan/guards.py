@@ -17,6 +17,7 @@ from airflow_safe_ops.errors import (
     PostCheckFailed,
     RowsOutsidePartition,
     SafeOpsError,
+    TargetHasDuplicates,
     UnledgeredRows,
 )
 from airflow_safe_ops.plan.model import Facts, Guard, Samples
@@ -143,17 +144,19 @@ def rows_as_written(scope: Scope, table: str, *, keeps: bool) -> Guard:
     return Guard(OtherWriter, guard)
 
 
-def keys_arrived(scope: Scope, table: str) -> Guard:
-    """Every staged key stands in the partition."""
+def one_row_a_key(scope: Scope, table: str) -> Guard:
+    """Every staged key stands in the partition, once."""
 
     def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
-        if not facts["keys_absent"]:
+        arrived, staged = facts["rows_arrived"], facts["rows_staged"]
+        if arrived == staged:
             return None
-        return OtherWriter(
-            f"{facts['keys_absent']:,} staged keys did not arrive in {scope.key} of {table}.", rows=facts["keys_absent"]
-        )
+        found = f"{table} holds {arrived:,} rows in {scope.key} for {staged:,} staged keys."
+        if arrived > staged:
+            return TargetHasDuplicates(found, found=arrived, expected=staged)
+        return OtherWriter(found, found=arrived, expected=staged)
 
-    return Guard(OtherWriter, guard)
+    return Guard(TargetHasDuplicates, guard)
 
 
 def checks_pass(checks: Mapping[str, Check], phase: str) -> Guard:

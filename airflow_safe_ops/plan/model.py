@@ -74,8 +74,13 @@ class Executor(Protocol):
 class Database(Protocol):
     """Where transactions come from, one at a time."""
 
-    def transaction(self, *, lock: float | None = None) -> AbstractContextManager[Executor]:
-        """A transaction: committed at the end of the block, rolled back if it raises. ``lock``: seconds."""
+    def transaction(self, *, lock: float | None = None, waits: bool = False) -> AbstractContextManager[Executor]:
+        """
+        A transaction: committed at the end of the block, rolled back if it raises.
+
+        :param lock: longest wait for a lock, in seconds.
+        :param waits: it is there to wait.
+        """
 
 
 Facts: TypeAlias = dict[str, Any]

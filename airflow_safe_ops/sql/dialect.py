@@ -119,6 +119,22 @@ class Dialect(ABC):
         """The five letters of an error that the database raised; empty for any other error."""
 
     @abstractmethod
+    def is_lost(self, error: BaseException) -> bool:
+        """Whether the driver's error means that the connection is gone."""
+
+    @abstractmethod
+    def is_lock_timeout(self, error: SafeOpsError) -> bool:
+        """Whether a translated error means that a lock was not given in time."""
+
+    @abstractmethod
+    def is_deadlock(self, error: SafeOpsError) -> bool:
+        """Whether a translated error means that the server broke a deadlock."""
+
+    @abstractmethod
+    def broken_constraint(self, error: SafeOpsError) -> str | None:
+        """The unique constraint that a translated error says was broken."""
+
+    @abstractmethod
     def translate(self, error: BaseException, doing: str, *, author_sql: bool) -> SafeOpsError:
         """What an error of the driver means."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.plan.model import Statement, bind
 from airflow_safe_ops.sql.ledger_tables import Migration
 from airflow_safe_ops.sql.text import quoted
@@ -208,6 +209,15 @@ class LedgerSql:
             {"attempt_id": attempt_id},
         )
 
+    def changed_in_run(self, run: RunIdentity) -> Statement:
+        """One row if a published attempt of this task in this run, since it was last cleared, changed anything."""
+        names = ("instance", "dag_id", "task_id", "run_id", "map_index", "clear_number")
+        return Statement(
+            f"SELECT 1 FROM {self._t('attempt')} WHERE state = 'published' AND changed "
+            f"AND {' AND '.join(f'{name} = {bind(name)}' for name in names)} LIMIT 1",
+            {name: getattr(run, name) for name in names},
+        )
+
     def put_partition(self, values: Mapping[str, Any]) -> Statement:
         """The partition as ``published`` by the attempt."""
         names = tuple(values)
@@ -220,14 +230,21 @@ class LedgerSql:
             values,
         )
 
-    def partitions(self, target_id: int, lo: Any = None, hi: Any = None) -> Statement:
-        """The target's recorded partitions; with a range only those that could overlap it."""
-        ranged = lo is not None and hi is not None
-        also = f" AND (lo IS NULL OR (lo < {bind('hi')} AND hi > {bind('lo')}))" if ranged else ""
+    def partitions(self, target_id: int, range_of: str | None, lo: Any, hi: Any) -> Statement:
+        """
+        The target's recorded partitions, as far as they could overlap.
+
+        :param range_of: the column and kind of a time range; ranges of the same ones outside it are left out.
+        """
+        also = (
+            f" AND (range_of IS DISTINCT FROM {bind('range_of')} OR (lo < {bind('hi')} AND hi > {bind('lo')}))"
+            if range_of
+            else ""
+        )
         return Statement(
             "SELECT partition_key, scope, state, attempt_id::text AS attempt_id, row_count, checksum, checksum_of "
             f"FROM {self._t('partition')} WHERE target_id = {bind('target_id')}{also}",
-            {"target_id": target_id, "lo": lo, "hi": hi},
+            {"target_id": target_id, "range_of": range_of, "lo": lo, "hi": hi},
         )
 
     def touch_partition(self, target_id: int, key: str) -> Statement:

@@ -38,6 +38,7 @@ _FIRST = (
   changed boolean, checksum text, checksum_of text, seconds double precision,
   error_code text, error_class text, error_message text)""",
     "CREATE INDEX safe_ops_attempt_by_partition ON {s}.safe_ops_attempt (target_id, partition_key, started_at)",
+    "CREATE INDEX safe_ops_attempt_by_run ON {s}.safe_ops_attempt (run_id, dag_id)",
     "CREATE INDEX safe_ops_attempt_by_start ON {s}.safe_ops_attempt (started_at)",
     """CREATE TABLE {s}.safe_ops_claim (
   claim_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -53,13 +54,13 @@ _FIRST = (
   target_id bigint NOT NULL,
   partition_key text NOT NULL,
   scope text NOT NULL,
-  lo timestamp, hi timestamp,
+  range_of text, lo timestamp, hi timestamp,
   state text NOT NULL,
   attempt_id uuid,
   row_count bigint, checksum text, checksum_of text,
   published_at timestamptz NOT NULL,
   PRIMARY KEY (target_id, partition_key))""",
-    "CREATE INDEX safe_ops_partition_by_range ON {s}.safe_ops_partition (target_id, lo, hi)",
+    "CREATE INDEX safe_ops_partition_by_range ON {s}.safe_ops_partition (target_id, range_of, lo, hi)",
     """CREATE TABLE {s}.safe_ops_check (
   check_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   target_id bigint NOT NULL,

@@ -26,6 +26,7 @@ from airflow_safe_ops.errors import (
     SafeOpsError,
     StatementFailed,
     StatementRefused,
+    UnsupportedPartitionColumn,
     UnsupportedServer,
 )
 from airflow_safe_ops.plan.load import HOLD, PUBLISH
@@ -37,6 +38,7 @@ from airflow_safe_ops.sql.postgres_catalog import describe
 from airflow_safe_ops.sql.text import as_text, in_scope, quoted, scope_binds, stage_name, typed_values
 
 SAVEPOINT = "safe_ops_part"
+_LONGEST = 2**31 - 1  # milliseconds: the server takes no more
 _TERMINAL_CLASSES = ("22", "23", "42")
 _LEDGER_STEPS = ("ledger", "claim", HOLD, PUBLISH)
 # A value is written as the same text in every session: drivers read it, and partitions are named by it.
@@ -87,7 +89,9 @@ class Postgres(Dialect):
         The server looks every second whether the client still lives, and drops one that stalls for a minute.
         """
         seconds = {"statement_timeout": limits.statement, "lock_timeout": limits.lock}
-        sets = [f"SET LOCAL {name} = {max(1, int(s * 1000))}" for name, s in seconds.items() if s is not None]
+        sets = [
+            f"SET LOCAL {name} = {min(max(1, int(s * 1000)), _LONGEST)}" for name, s in seconds.items() if s is not None
+        ]
         label = limits.label.replace("'", "''")[:63]
         return [
             Statement("SET TRANSACTION ISOLATION LEVEL READ COMMITTED"),
@@ -120,6 +124,25 @@ class Postgres(Dialect):
     def sqlstate(self, error: BaseException) -> str:
         """SQLSTATE of psycopg 3 (``sqlstate``) or psycopg 2 (``pgcode``)."""
         return str(getattr(error, "sqlstate", None) or getattr(error, "pgcode", None) or "")
+
+    def is_lost(self, error: BaseException) -> bool:
+        """Connection exceptions, a server that shuts down, and a session that the server ended."""
+        state = self.sqlstate(error)
+        return state[:2] == "08" or state in ("57P01", "57P02", "57P03", "25P03")
+
+    def is_lock_timeout(self, error: SafeOpsError) -> bool:
+        """``lock_not_available``."""
+        return error.facts.get("sqlstate") == "55P03"
+
+    def is_deadlock(self, error: SafeOpsError) -> bool:
+        """``deadlock_detected``."""
+        return error.facts.get("sqlstate") == "40P01"
+
+    def broken_constraint(self, error: SafeOpsError) -> str | None:
+        """``unique_violation``, by the name that both drivers give."""
+        if error.facts.get("sqlstate") != "23505":
+            return None
+        return getattr(getattr(error.__cause__, "diag", None), "constraint_name", None)
 
     def translate(self, error: BaseException, doing: str, *, author_sql: bool) -> SafeOpsError:
         """A refusal where the error has a meaning of its own, else StatementFailed with the server's words."""
@@ -182,6 +205,12 @@ class Postgres(Dialect):
             if value is None:
                 continue
             column = table.column(name, "partition")
+            if not column.comparable:
+                raise UnsupportedPartitionColumn(
+                    f"Column {name!r} is {column.type}, whose values can be written in more than one way.",
+                    why="Two loads of one value could not see that they overlap.",
+                    fix="Use a column of numbers, text, dates, times, booleans, UUIDs or an enum.",
+                )
             typed, uncut = f"CAST({bind('value')} AS {column.type})", _uncut(column.type)
             fits = "true" if uncut == column.type else f"{typed} = CAST({bind('uncut')} AS {uncut})"
             binds = dict.fromkeys(("value", "uncut"), _as_text(value))
@@ -259,7 +288,7 @@ class PostgresLoadSql:
     delete_unmatched = staticmethod(upsert.delete_unmatched)
     update_changed = staticmethod(upsert.update_changed)
     insert_missing = staticmethod(upsert.insert_missing)
-    absent_keys = staticmethod(upsert.absent_keys)
+    arrived = staticmethod(upsert.arrived)
 
     def lock_table(self, task: LoadTask) -> Statement:
         """Readers go on reading; every other writer waits."""

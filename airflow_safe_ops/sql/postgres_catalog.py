@@ -15,6 +15,10 @@ _KINDS = {"date": "date", "timestamp": "timestamp", "timestamptz": "timestamptz"
 _GENERATIONS = {"a": "identity_always", "d": "identity_default"}
 _ON_DELETE = {"a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"}
 _TABLES = ("r", "p")
+_COMPARABLE = (
+    *("bool", "int2", "int4", "int8", "oid", "numeric", "float4", "float8", "money"),
+    *("text", "varchar", "bpchar", "name", "char", "citext", "uuid", "date", "timestamp", "timestamptz"),
+)
 _WHAT = {
     "m": "a materialized view",
     "f": "a foreign table",
@@ -69,6 +73,7 @@ SELECT a.attname AS name, pg_catalog.format_type(a.atttypid, a.atttypmod) AS typ
     OR base.typtype = 'd' AND base.typcategory <> 'A' AS scalar,
   a.attnotnull AS not_null, a.atthasdef AS has_default, a.attgenerated::text AS generated,
   a.attidentity::text AS identity,
+  leaf.typtype = 'e' AS is_enum,
   leaf.typtype IN ('e', 'r', 'm') OR leaf.typname = 'varchar' OR EXISTS (
     SELECT 1 FROM pg_catalog.pg_opclass AS o JOIN pg_catalog.pg_am AS m ON m.oid = o.opcmethod
     JOIN pg_catalog.pg_amproc AS p ON p.amprocfamily = o.opcfamily AND p.amproclefttype = o.opcintype
@@ -80,9 +85,9 @@ LEFT JOIN pg_catalog.pg_collation AS co ON co.oid = a.attcollation
 WHERE a.attrelid = CAST({oid} AS oid) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
 
 _KEYS = """
-SELECT (SELECT pg_catalog.json_agg(a.attname ORDER BY a.attname) FROM pg_catalog.pg_attribute AS a
+SELECT c.relname AS name, (SELECT pg_catalog.json_agg(a.attname ORDER BY a.attname) FROM pg_catalog.pg_attribute AS a
         WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))::text AS names
-FROM pg_catalog.pg_index AS i
+FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
 WHERE i.indrelid = CAST({oid} AS oid) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL"""
 
 _POINTING = """
@@ -212,11 +217,12 @@ def _column(row: dict[str, Any], base: dict[str, Any]) -> Column:
         generated=cast("Generation", generation),
         hashable=row["hashable"] or as_bytes,
         as_bytes=as_bytes,
+        comparable=row["scalar"] and (row["leaf"] in _COMPARABLE or row["is_enum"]),
     )
 
 
-def _keys(executor: Executor, oid: int) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(json.loads(row["names"])) for row in _all(executor, _KEYS, oid=oid))
+def _keys(executor: Executor, oid: int) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    return tuple((row["name"], tuple(json.loads(row["names"]))) for row in _all(executor, _KEYS, oid=oid))
 
 
 def _pointing(executor: Executor, family: str) -> tuple[ForeignKey, ...]:

@@ -23,22 +23,20 @@ def update_changed(task: LoadTask) -> Statement:
     their own (json, point) and those whose equality is loose (citext, numeric scale): after the load the table
     holds what a clean run would have written.
     """
-    values = [name for name in task.names if name not in task.load.key]
-    assignments = ", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in values)
+    assignments = ", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in task.names)
     return Statement(
         f"UPDATE {task.table.name} AS t SET {assignments} FROM {stage_name(task)} AS s "
         f"WHERE {same_key(task.load.key, 't', 's')} AND {in_scope(task.table, task.scope, 't')} "
-        f"AND ROW({columns(values, 't')})::record *<> ROW({columns(values, 's')})::record",
+        f"AND ROW({columns(task.names, 't')})::record *<> ROW({columns(task.names, 's')})::record",
         scope_binds(task.scope),
     )
 
 
-def absent_keys(task: LoadTask) -> Statement:
-    """How many staged keys are not in the partition, after everything was written."""
+def arrived(task: LoadTask) -> Statement:
+    """``rows_arrived``: rows of the partition whose key is staged, after everything was written."""
     return Statement(
-        f"SELECT count(*) AS keys_absent FROM {stage_name(task)} AS s WHERE NOT EXISTS "
-        f"(SELECT 1 FROM {task.table.name} AS t WHERE {same_key(task.load.key, 't', 's')} "
-        f"AND {in_scope(task.table, task.scope, 't')})",
+        f"SELECT count(*) AS rows_arrived FROM {task.table.name} AS t JOIN {stage_name(task)} AS s "
+        f"ON {same_key(task.load.key, 't', 's')} WHERE {in_scope(task.table, task.scope, 't')}",
         scope_binds(task.scope),
     )
 

@@ -42,6 +42,7 @@ def run(
     dag_id: str = "sales",
     task_id: str = "load",
     code_version: str | None = None,
+    clear_number: int = 0,
 ) -> Context:
     """
     A run's context.
@@ -62,7 +63,7 @@ def run(
     dag_run = SimpleNamespace(
         run_id=run_id or f"scheduled__{(logical or datetime.now(UTC)).isoformat()}",
         run_type="scheduled",
-        clear_number=0,
+        clear_number=clear_number,
         logical_date=logical,
         data_interval_start=lo,
         data_interval_end=hi,

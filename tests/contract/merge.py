@@ -37,6 +37,27 @@ class MergeContract:
         assert counts(warehouse.load(**MERGE)) == (3, 1, 1, 1, 0, 4)
         assert warehouse.rows("sales") == [sale(D1, n, a) for n, a in ((1, "1"), (2, "2.5"), (3, "3"), (4, "4"))]
 
+    @pytest.mark.parametrize("others", ["keep", "delete"])
+    def test_copies_that_are_there_already_are_refused(self, warehouse: Warehouse, others: str) -> None:
+        """A merge cannot tell which copy is right; a replacement needs not to."""
+        warehouse.sales([sale(D1, 1, "2")], held=[sale(D1, 1, "1"), sale(D1, 1, "1")])
+        options = {**MERGE, "on_unledgered": "replace", "not_matched_by_source": others}
+        warehouse.refused("SO-112", **options)
+        warehouse.load(on_unledgered="replace")
+        warehouse.load_twice(**MERGE)
+        assert warehouse.rows("sales") == [sale(D1, 1, "2")]
+
+    def test_a_key_that_is_written_otherwise_is_written_anew(self, warehouse: Warehouse) -> None:
+        """1.0 and 1.00 are one key; after the load it stands there as a clean run writes it."""
+        warehouse.create("raw_scales", {"day": "date", "id": "numeric"}, [(D1, "1.0")])
+        warehouse.create("scales", {"day": "date", "id": "numeric", "v": "int"})
+        sql = "SELECT day, id, 1 AS v FROM raw_scales WHERE day >= :partition_start AND day < :partition_end"
+        options = {**MERGE, "table": "scales", "sql": sql}
+        warehouse.load(**options)
+        warehouse.execute("UPDATE raw_scales SET id = 1.00")
+        warehouse.load_twice(**options)
+        assert [str(row[1]) for row in warehouse.rows("scales")] == ["1.00"]
+
     def test_rows_the_source_no_longer_has_are_kept(self, warehouse: Warehouse) -> None:
         """A conditional merge dropped the rows it should have left alone (delta-io/delta-rs#2158)."""
         warehouse.sales([sale(D1, 1, "1"), sale(D1, 2, "2")])

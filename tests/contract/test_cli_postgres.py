@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -169,7 +170,7 @@ def test_a_table_that_nobody_knows(story: PostgresWarehouse, cli: Any) -> None:
 
 def test_who_lives_and_who_is_lost(story: PostgresWarehouse, cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """While its transaction holds its claim an attempt is running; when that ends without an outcome, it is lost."""
-    monkeypatch.setenv("AIRFLOW__SAFE_OPS__CLAIM_GRACE", "0")
+    monkeypatch.setenv("AIRFLOW__SAFE_OPS__CLAIM_GRACE", "1")
     seen: list[Any] = []
     runner = story.runner(run(date(2026, 1, 5)), on_empty="replace")
 
@@ -184,6 +185,7 @@ def test_who_lives_and_who_is_lost(story: PostgresWarehouse, cli: Any, monkeypat
     with pytest.raises(_DiesError):
         runner.execute()
     assert [line["state"] for line in seen] == ["running", "loading"]
+    time.sleep(1.1)  # the grace
     assert [a["state"] for a in json_of(cli("ledger", "show", *CONN, "-p", "01-05..", "-o", "json"))] == ["lost"]
     assert json_of(cli("ledger", "show", *CONN, "-o", "json"))[-1]["state"] == "lost"
     assert len(story.claims()) == 1
@@ -243,7 +245,7 @@ def test_show_works_on_a_standby(
     """It sees who runs on the primary: the lock of a claim is in the log that the standby replays."""
     mirror = Database(story.database.name, standby)
     monkeypatch.setenv("AIRFLOW_CONN_MIRROR", mirror.airflow_uri)
-    monkeypatch.setenv("AIRFLOW__SAFE_OPS__CLAIM_GRACE", "0")
+    monkeypatch.setenv("AIRFLOW__SAFE_OPS__CLAIM_GRACE", "1")
     seen: list[Said] = []
 
     def look(step: str, when: str) -> None:

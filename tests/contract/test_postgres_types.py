@@ -247,9 +247,6 @@ class TestTypes:
             ("mood", "ok", "sad"),
             ("timestamptz", "2026-01-02T00:00:00+00:00", "2026-01-02T00:00:00-06:00"),
             ("char(4)", "EU", "US"),
-            ("jsonb", '{"a": 1}', '{"a": 2}'),
-            ("inet", "10.0.0.1", "10.0.0.2"),
-            ("int[]", "{1,2}", "{1}"),
         ],
     )
     def test_a_value_partition_on_a_type(self, postgres: PostgresWarehouse, kind: str, mine: str, other: str) -> None:
@@ -262,6 +259,16 @@ class TestTypes:
         assert postgres.rows("target", "id") == [(1,)]
         postgres.load_twice(**options, partition=ValuePartition(p=other))
         assert postgres.rows("target", "id") == [(1,), (2,)]
+
+    @pytest.mark.parametrize(
+        ("kind", "value"),
+        [("jsonb", '{"a": 1.0}'), ("interval", "1 month"), ("inet", "10.0.0.1"), ("int[]", "{1,2}"), ("bytea", "a")],
+    )
+    def test_a_value_that_can_be_written_in_two_ways(self, postgres: PostgresWarehouse, kind: str, value: str) -> None:
+        """30 days are a month: two loads of one value could not see that they overlap."""
+        postgres.create("target", {"p": kind, "id": "int"})
+        options: dict[str, Any] = {"table": "target", "sql": "SELECT p, id FROM target"}
+        postgres.refused("SO-208", **options, partition=ValuePartition(p=value))
 
     # --- the query ---------------------------------------------------------------------------------------------------
 

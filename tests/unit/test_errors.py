@@ -72,5 +72,6 @@ def test_what_a_retry_can_heal() -> None:
         "CommitNotConfirmed",
         "LoadCancelled",
         "OtherWriter",
+        "OutcomeUnknown",
         "StatementFailed",
     }

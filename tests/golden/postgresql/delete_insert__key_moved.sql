@@ -34,6 +34,9 @@ SELECT "order_id", "line_no", count(*) AS rows FROM "safe_ops_stage_000000000000
 -- stage.analyze: tell the planner the stage's size
 ANALYZE "safe_ops_stage_00000000000040008000000000000001";
 
+-- target.lock: lock the table against other writers until the commit
+LOCK TABLE "mart"."orders" IN SHARE ROW EXCLUSIVE MODE;
+
 -- target.moved: look for staged keys that stand in another partition
 SELECT count(*) AS keys_moved FROM "mart"."orders" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."order_id" = s."order_id" AND t."line_no" = s."line_no" WHERE (t."loaded_at" >= :_start AND t."loaded_at" < :_end) IS NOT TRUE;
 -- :_start = datetime.datetime(2026, 3, 2, 5, 0, tzinfo=datetime.timezone.utc)

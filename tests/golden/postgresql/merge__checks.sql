@@ -53,7 +53,7 @@ SELECT count(*) AS rows_checked, count(*) AS audit_0, sum("amount") FILTER (WHER
 -- audit.judge: judge RowCount(), Sum(amount) where amount <> 1, NullShare(amount)
 
 -- target.update: update rows that differ
-UPDATE "mart"."orders" AS t SET "order_date" = s."order_date", "amount" = s."amount" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."order_date" >= :_start AND t."order_date" < :_end) AND ROW(t."order_date", t."amount")::record *<> ROW(s."order_date", s."amount")::record;
+UPDATE "mart"."orders" AS t SET "order_id" = s."order_id", "line_no" = s."line_no", "order_date" = s."order_date", "amount" = s."amount" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."order_date" >= :_start AND t."order_date" < :_end) AND ROW(t."order_id", t."line_no", t."order_date", t."amount")::record *<> ROW(s."order_id", s."line_no", s."order_date", s."amount")::record;
 -- :_start = datetime.date(2026, 1, 1)
 -- :_end = datetime.date(2026, 1, 2)
 

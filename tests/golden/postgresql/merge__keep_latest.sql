@@ -53,7 +53,7 @@ SELECT CAST(t."order_date" AS date) AS "order_date", count(*) AS keys FROM "mart
 -- :_end = datetime.date(2026, 1, 2)
 
 -- target.update: update rows that differ
-UPDATE "mart"."orders" AS t SET "order_date" = s."order_date", "loaded_at" = s."loaded_at", "seen_at" = s."seen_at", "region" = s."region", "source" = s."source", "note" = s."note", "raw" = s."raw" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."order_date" >= :_start AND t."order_date" < :_end) AND ROW(t."order_date", t."loaded_at", t."seen_at", t."region", t."source", t."note", t."raw")::record *<> ROW(s."order_date", s."loaded_at", s."seen_at", s."region", s."source", s."note", s."raw")::record;
+UPDATE "mart"."orders" AS t SET "order_id" = s."order_id", "line_no" = s."line_no", "order_date" = s."order_date", "loaded_at" = s."loaded_at", "seen_at" = s."seen_at", "region" = s."region", "source" = s."source", "note" = s."note", "raw" = s."raw" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."order_date" >= :_start AND t."order_date" < :_end) AND ROW(t."order_id", t."line_no", t."order_date", t."loaded_at", t."seen_at", t."region", t."source", t."note", t."raw")::record *<> ROW(s."order_id", s."line_no", s."order_date", s."loaded_at", s."seen_at", s."region", s."source", s."note", s."raw")::record;
 -- :_start = datetime.date(2026, 1, 1)
 -- :_end = datetime.date(2026, 1, 2)
 

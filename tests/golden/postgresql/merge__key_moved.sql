@@ -30,6 +30,9 @@ SELECT "order_id", "line_no", count(*) AS rows FROM "safe_ops_stage_000000000000
 -- stage.analyze: tell the planner the stage's size
 ANALYZE "safe_ops_stage_00000000000040008000000000000001";
 
+-- target.lock: lock the table against other writers until the commit
+LOCK TABLE "mart"."orders" IN SHARE ROW EXCLUSIVE MODE;
+
 -- target.moved: look for staged keys that stand in another partition
 SELECT count(*) AS keys_moved FROM "mart"."orders" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."order_id" = s."order_id" AND t."line_no" = s."line_no" WHERE (t."region" = CAST(:_value_0 AS character varying(5))) IS NOT TRUE;
 -- :_value_0 = 'EU'
@@ -42,7 +45,7 @@ DELETE FROM "mart"."orders" AS t USING "safe_ops_stage_0000000000004000800000000
 -- :_value_0 = 'EU'
 
 -- target.update: update rows that differ
-UPDATE "mart"."orders" AS t SET "order_date" = s."order_date", "amount" = s."amount", "region" = s."region" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."region" = CAST(:_value_0 AS character varying(5))) AND ROW(t."order_date", t."amount", t."region")::record *<> ROW(s."order_date", s."amount", s."region")::record;
+UPDATE "mart"."orders" AS t SET "order_id" = s."order_id", "line_no" = s."line_no", "order_date" = s."order_date", "amount" = s."amount", "region" = s."region" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."region" = CAST(:_value_0 AS character varying(5))) AND ROW(t."order_id", t."line_no", t."order_date", t."amount", t."region")::record *<> ROW(s."order_id", s."line_no", s."order_date", s."amount", s."region")::record;
 -- :_value_0 = 'EU'
 
 -- target.insert: insert rows whose key is new

@@ -39,6 +39,11 @@ INSERT INTO "mart"."orders" ("order_id", "order_date") SELECT "order_id", "order
 -- :_start = datetime.date(2026, 1, 1)
 -- :_end = datetime.date(2026, 1, 2)
 
+-- target.arrived: count the rows of the staged keys
+SELECT count(*) AS rows_arrived FROM "mart"."orders" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."order_id" = s."order_id" AND t."order_date" = s."order_date" WHERE (t."order_date" >= :_start AND t."order_date" < :_end);
+-- :_start = datetime.date(2026, 1, 1)
+-- :_end = datetime.date(2026, 1, 2)
+
 -- target.count: count the partition as it stands now, with its checksum
 SELECT count(*) AS rows_after, sum(hash_numeric_extended(hash_record_extended(ROW("order_id", "order_date"), 0), 0)::numeric)::text AS checksum FROM "mart"."orders" WHERE ("order_date" >= :_start AND "order_date" < :_end);
 -- :_start = datetime.date(2026, 1, 1)

@@ -42,7 +42,7 @@ DELETE FROM "mart"."orders" AS t WHERE (t."region" = CAST(:_value_0 AS character
 -- :_value_0 = 'EU'
 
 -- target.update: update rows that differ
-UPDATE "mart"."orders" AS t SET "order_date" = s."order_date", "amount" = s."amount", "region" = s."region", "source" = s."source" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."region" = CAST(:_value_0 AS character varying(5)) AND t."source" IS NULL) AND ROW(t."order_date", t."amount", t."region", t."source")::record *<> ROW(s."order_date", s."amount", s."region", s."source")::record;
+UPDATE "mart"."orders" AS t SET "order_id" = s."order_id", "line_no" = s."line_no", "order_date" = s."order_date", "amount" = s."amount", "region" = s."region", "source" = s."source" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."region" = CAST(:_value_0 AS character varying(5)) AND t."source" IS NULL) AND ROW(t."order_id", t."line_no", t."order_date", t."amount", t."region", t."source")::record *<> ROW(s."order_id", s."line_no", s."order_date", s."amount", s."region", s."source")::record;
 -- :_value_0 = 'EU'
 
 -- target.insert: insert rows whose key is new

@@ -44,7 +44,7 @@ SELECT CAST((t."loaded_at" AT TIME ZONE 'America/New_York') AS date) AS "loaded_
 -- :_end = datetime.datetime(2026, 3, 9, 4, 0, tzinfo=datetime.timezone.utc)
 
 -- target.update: update rows that differ
-UPDATE "mart"."orders" AS t SET "order_date" = s."order_date", "amount" = s."amount", "loaded_at" = s."loaded_at" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."loaded_at" >= :_start AND t."loaded_at" < :_end) AND ROW(t."order_date", t."amount", t."loaded_at")::record *<> ROW(s."order_date", s."amount", s."loaded_at")::record;
+UPDATE "mart"."orders" AS t SET "order_id" = s."order_id", "line_no" = s."line_no", "order_date" = s."order_date", "amount" = s."amount", "loaded_at" = s."loaded_at" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."loaded_at" >= :_start AND t."loaded_at" < :_end) AND ROW(t."order_id", t."line_no", t."order_date", t."amount", t."loaded_at")::record *<> ROW(s."order_id", s."line_no", s."order_date", s."amount", s."loaded_at")::record;
 -- :_start = datetime.datetime(2026, 3, 2, 5, 0, tzinfo=datetime.timezone.utc)
 -- :_end = datetime.datetime(2026, 3, 9, 4, 0, tzinfo=datetime.timezone.utc)
 

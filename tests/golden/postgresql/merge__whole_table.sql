@@ -30,7 +30,7 @@ ANALYZE "safe_ops_stage_00000000000040008000000000000001";
 DELETE FROM "mart"."orders" AS t WHERE TRUE AND NOT EXISTS (SELECT 1 FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no");
 
 -- target.update: update rows that differ
-UPDATE "mart"."orders" AS t SET "order_date" = s."order_date", "amount" = s."amount" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND TRUE AND ROW(t."order_date", t."amount")::record *<> ROW(s."order_date", s."amount")::record;
+UPDATE "mart"."orders" AS t SET "order_id" = s."order_id", "line_no" = s."line_no", "order_date" = s."order_date", "amount" = s."amount" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND TRUE AND ROW(t."order_id", t."line_no", t."order_date", t."amount")::record *<> ROW(s."order_id", s."line_no", s."order_date", s."amount")::record;
 
 -- target.insert: insert rows whose key is new
 INSERT INTO "mart"."orders" ("order_id", "line_no", "order_date", "amount") SELECT "order_id", "line_no", "order_date", "amount" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE NOT EXISTS (SELECT 1 FROM "mart"."orders" AS t WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND TRUE);
