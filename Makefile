@@ -43,7 +43,7 @@ test-slow: $(INSTALLED) ## only what `make test` leaves out: long histories, sab
 
 test-all: test test-slow ## every test (under 35 minutes)
 
-demo: $(INSTALLED) ## a year of real flights, loaded twice: by a DAG that appends and by its safe twin
+demo: $(INSTALLED) ## 90 days of real flights, loaded by a DAG that appends and by its safe twin
 	$(BIN)/python -m airflow_safe_ops.demo $(DEMO_ARGS)
 
 lint: $(INSTALLED) ## ruff: rules and format
