@@ -35,8 +35,8 @@ ORDERS = Table(
     identity='"mart"."orders"',
     name='"mart"."orders"',
     columns=(
-        Column("order_id", "bigint", nullable=False),
-        Column("line_no", "integer", nullable=False),
+        Column("order_id", "bigint"),
+        Column("line_no", "integer"),
         Column("order_date", "date", "date"),
         Column("loaded_at", "timestamp with time zone", "timestamptz"),
         Column("seen_at", "timestamp without time zone", "timestamp"),

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from decimal import Decimal
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 from airflow_safe_ops.errors import InvalidArgument
 
@@ -77,7 +77,6 @@ class Check(ABC):
 class Aggregate(Check):
     """A check on one aggregate over the rows of a relation, all of them or those that meet ``where``."""
 
-    kind: ClassVar[str]
     table: str | None
     where: str | None
 
@@ -105,7 +104,6 @@ class RowCount(Aggregate):
     :param where: an SQL condition that rows must meet to be counted.
     """
 
-    kind: ClassVar[str] = "row_count"
     min: int | None = None
     max: int | None = None
     table: str | None = None
@@ -142,7 +140,6 @@ class Sum(Aggregate):
     :param where: an SQL condition that rows must meet.
     """
 
-    kind: ClassVar[str] = "sum"
     column: str
     min: Number | None = None
     max: Number | None = None
@@ -178,7 +175,6 @@ class NoDuplicates(Aggregate):
     :param where: an SQL condition that rows must meet.
     """
 
-    kind: ClassVar[str] = "duplicates"
     key: tuple[str, ...]
     table: str | None
     where: str | None
@@ -227,7 +223,6 @@ class NullShare(Aggregate):
     :param where: an SQL condition that rows must meet.
     """
 
-    kind: ClassVar[str] = "null_share"
     column: str
     max: float = 0.0
     table: str | None = None

@@ -102,10 +102,15 @@ class Load:
         return self.unique_key or ()
 
     @property
+    def keeps_rows(self) -> bool:
+        """Whether rows of the partition may stay as they are: what was there counts, and so does each change."""
+        return self.strategy == "merge"
+
+    @property
     def deletes(self) -> bool:
         """Whether rows of the target are deleted, and not only inserted and updated in place."""
         updates_only = self.not_matched_by_source == "keep" and self.on_key_moved == "fail"
-        return self.strategy == "delete_insert" or not updates_only
+        return not self.keeps_rows or not updates_only
 
 
 def check_choice(name: str, value: object) -> None:

@@ -27,8 +27,6 @@ class Column:
     name: str
     type: str
     kind: ColumnKind | None = None
-    nullable: bool = True
-    has_default: bool = False
     generated: Generation = ""
     hashable: bool = True
     as_bytes: bool = False

@@ -145,7 +145,7 @@ class DataTransaction:
         task, sql = self.plan.task, self.session.dialect.ledger
         facts["seconds"] = time.monotonic() - self.began
         facts.setdefault("rows_deleted", 0)
-        if task.load.strategy == "merge":
+        if task.load.keeps_rows:
             facts["rows_unchanged"] = rows_unchanged(facts)
         facts["checksum_of"] = checksum_of(task, self.session.dialect.name)
         recorded = store.recorded(self.session, sql, self.claim.target_id, task.scope)

@@ -8,7 +8,7 @@ through :class:`LoadSql`; nothing here knows which.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from airflow_safe_ops.definition.checks import Check
@@ -124,12 +124,12 @@ def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> Plan:
         *_stage(task, sql),
         *_look(task, sql, known),
         *_check(task, sql, task.load.audits, staged=True),
-        *(_replace(task, sql) if task.load.strategy == "delete_insert" else _merge(task, sql)),
+        *_WRITES[task.load.strategy](task, sql),
         Step(
             "target.count",
             "count the partition as it stands now, with its checksum",
             sql.look_after(task),
-            guards=(guards.rows_as_written(task.scope, task.table.name, keeps=task.load.strategy == "merge"),),
+            guards=(guards.rows_as_written(task.scope, task.table.name, keeps=task.load.keeps_rows),),
         ),
         *_check(task, sql, task.load.post_checks, staged=False),
     ]
@@ -327,6 +327,9 @@ def _merge(task: LoadTask, sql: LoadSql) -> list[Step]:
         one_each = guards.one_row_a_key(task.scope, task.table.name)
         steps.append(Step("target.arrived", "count the rows of the staged keys", sql.arrived(task), guards=(one_each,)))
     return steps
+
+
+_WRITES: Mapping[str, Callable[[LoadTask, LoadSql], list[Step]]] = {"delete_insert": _replace, "merge": _merge}
 
 
 def _notes(task: LoadTask) -> tuple[str, ...]:

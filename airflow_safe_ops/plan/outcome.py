@@ -33,7 +33,7 @@ def is_changed(task: LoadTask, facts: Facts, before: Facts | None) -> bool:
     """
     if before is None:
         return True
-    if task.load.strategy == "merge" or not (facts["rows_deleted"] or facts["rows_inserted"]):
+    if task.load.keeps_rows or not (facts["rows_deleted"] or facts["rows_inserted"]):
         return any(facts.get(name) for name in ("rows_deleted", "rows_inserted", "rows_updated", "rows_moved"))
     hashes_all = len(task.hashed) == len(task.columns)
     if facts["checksum"] is None or not hashes_all or facts["rows_deleted"] != facts["rows_after"]:

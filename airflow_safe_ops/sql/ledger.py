@@ -42,7 +42,7 @@ class LedgerSql:
     # --- schema -------------------------------------------------------------------------------------------
 
     def where_is_ledger(self) -> Statement:
-        """The schemas that hold a ledger's targets, and whether this one holds migration numbers."""
+        """The schemas that hold a ledger."""
         return Statement(
             "SELECT n.nspname AS schema_name FROM pg_catalog.pg_class AS c "
             "JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace "
@@ -127,10 +127,9 @@ class LedgerSql:
         )
 
     def claims(self, target_id: int) -> Statement:
-        """The target's queue, with the seconds since each was last seen alive by its clock."""
+        """The target's queue, in its order."""
         return Statement(
-            "SELECT claim_id, ticket, attempt_id::text AS attempt_id, scopes, held, owner, "
-            f"extract(epoch FROM clock_timestamp() - touched_at)::float8 AS idle FROM {self._t('claim')} "
+            f"SELECT claim_id, ticket, attempt_id::text AS attempt_id, scopes, held, owner FROM {self._t('claim')} "
             f"WHERE target_id = {bind('target_id')} ORDER BY ticket",
             {"target_id": target_id},
         )

@@ -300,7 +300,7 @@ class PostgresLoadSql:
 
     def look_at_target(self, task: LoadTask, unknown: Sequence[Scope]) -> Statement:
         """A merge needs the number of rows to know what must be there afterwards; a replacement only whether any."""
-        return stage.look_at_target(task, unknown, count=task.load.strategy == "merge")
+        return stage.look_at_target(task, unknown, count=task.load.keeps_rows)
 
     def aggregates(self, task: LoadTask, named: Sequence[tuple[str, Check]], staged: bool) -> Sequence[Statement]:
         """Over the stage before publication, over the partition after."""

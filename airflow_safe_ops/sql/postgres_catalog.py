@@ -71,7 +71,7 @@ leaf AS (
 SELECT a.attname AS name, pg_catalog.format_type(a.atttypid, a.atttypmod) AS type, leaf.typname AS leaf,
   (SELECT count(*) FROM typed WHERE typed.attnum = a.attnum) = 1
     OR base.typtype = 'd' AND base.typcategory <> 'A' AS scalar,
-  a.attnotnull AS not_null, a.atthasdef AS has_default, a.attgenerated::text AS generated,
+  a.attgenerated::text AS generated,
   a.attidentity::text AS identity,
   leaf.typtype = 'e' AS is_enum,
   leaf.typtype IN ('e', 'r', 'm') OR leaf.typname = 'varchar' OR EXISTS (
@@ -212,8 +212,6 @@ def _column(row: dict[str, Any], base: dict[str, Any]) -> Column:
         name=row["name"],
         type=row["type"],
         kind=cast("Any", _KINDS.get(row["leaf"]) if row["scalar"] else None),
-        nullable=not base["not_null"],
-        has_default=base["has_default"] or bool(base["identity"]),
         generated=cast("Generation", generation),
         hashable=row["hashable"] or as_bytes,
         as_bytes=as_bytes,
