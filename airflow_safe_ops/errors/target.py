@@ -60,6 +60,15 @@ class UnsupportedConnection(SafeOpsError):
     fix = "Use a connection to a database that has a dialect: PostgreSQL."
 
 
+class TargetChanged(SafeOpsError):
+    """The target was altered or replaced while the load waited for its claim."""
+
+    code = "SO-309"
+    terminal = False
+    why = "What was decided of it no longer holds. Nothing was published."
+    fix = "It is tried again, with the target as it is then."
+
+
 class UnsupportedServer(SafeOpsError):
     """The server is older than the dialect was proven on."""
 

@@ -132,6 +132,13 @@ def _contract(
         new = tuple(column for column in extra if column.name not in {c.name for c in table.columns})
     by_name = {**writable, **{column.name: column for column in new}}
     kept = tuple(by_name[name] for name in names if name in wanted or name in {c.name for c in new})
+    unstaged = sorted(must - {column.name for column in kept})
+    if unstaged:
+        raise ColumnContract(
+            f"{table.name}: {', '.join(unstaged)} is named by partition, unique_key or sequence_by and not loaded.",
+            fix="Let the query return it and columns=[…] name it; what the database fills by itself will not do.",
+            missing=unstaged,
+        )
     if not kept:
         raise ColumnContract(f"The query returns no column of {table.name}.")
     return kept, new, len(kept) < len(names)

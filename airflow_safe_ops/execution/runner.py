@@ -12,7 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
@@ -24,6 +24,7 @@ from airflow_safe_ops.errors import (
     OutcomeUnknown,
     SafeOpsError,
     StatementFailed,
+    TargetChanged,
 )
 from airflow_safe_ops.execution.prepare import prepare
 from airflow_safe_ops.execution.result import LoadResult, PartitionResult
@@ -110,12 +111,22 @@ class LoadRunner:
         words = " ".join(f"{name}={_harmless(str(value))}" for name, value in facts.items())
         label = f"safe_ops {run.dag_id}.{run.task_id}"
         return Session(
-            self.connect, self.dialect, label=label, comment=f"/* safe_ops {words} */ ", deadline=self._deadline
+            self.connect,
+            self.dialect,
+            label=label,
+            comment=f"/* safe_ops {words} */ ",
+            deadline=self._deadline,
+            lock=self.patience.lock_timeout,
         )
 
     def _plan_as_of_now(self, task: LoadTask) -> Plan:
         sql = self.dialect.ledger
+        self.session.doing("describe")
         with self.session.transaction() as tx:
+            now = replace(self.dialect.describe(tx, self.load.table), server_version=task.table.server_version)
+            new = {column.name for column in task.new_columns}  # an earlier partition of this run may have added them
+            if replace(now, columns=tuple(c for c in now.columns if c.name not in new)) != task.table:
+                raise TargetChanged(f"{task.table.name} is not what it was when this load began.")
             has_ledger = sql.schema in [row[0] for row in tx.run(sql.where_is_ledger()).rows]
             known = store.known_scopes(tx, sql, task.table.identity, task.scope) if has_ledger else []
         return load_plan(task, self.dialect.load, known)

@@ -36,6 +36,7 @@ class Session:
     :param connect: opens a connection; called on the worker thread.
     :param label: who runs it, as the database shows it (``application_name``).
     :param comment: who runs it in full, put before each statement.
+    :param lock: longest wait for a lock, in seconds, where a transaction says nothing else; None is no limit.
     :param deadline: when all of it must be over, by ``time.monotonic()``; None without an execution timeout.
     """
 
@@ -47,12 +48,14 @@ class Session:
         label: str,
         comment: str,
         deadline: float | None = None,
+        lock: float | None = None,
     ) -> None:
         self.dialect = dialect
         self._connect = connect
         self._label = label
         self._comment = comment
         self._deadline = deadline
+        self._lock = lock
         self._worker = Worker("safe_ops")
         self._canceller = Worker("safe_ops_cancel")
         self._connection: Any = None
@@ -91,6 +94,7 @@ class Session:
         :param waits: it is there to wait: the server's own statement_timeout does not cut the wait short.
         """
         before, statement = self._doing, self._left()
+        lock = self._lock if lock is None else lock
         if waits and statement is None and lock is not None:
             statement = lock + _ROLLBACK
         try:

@@ -125,6 +125,8 @@ def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> Plan:
         *_look(task, sql, known),
         *_check(task, sql, task.load.audits, staged=True),
         *_WRITES[task.load.strategy](task, sql),
+        # Before the count: a deferred trigger may still change rows.
+        *([settle] if deferrable or task.table.notes else []),
         Step(
             "target.count",
             "count the partition as it stands now, with its checksum",
@@ -133,8 +135,6 @@ def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> Plan:
         ),
         *_check(task, sql, task.load.post_checks, staged=False),
     ]
-    if deferrable:
-        steps.append(settle)
     steps.append(Step(PUBLISH, "record the load as published, give the claim back"))
     steps.append(Step(COMMIT, "commit data and ledger together"))
     return Plan(task, tuple(steps), _notes(task))

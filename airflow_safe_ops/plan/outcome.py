@@ -33,10 +33,12 @@ def is_changed(task: LoadTask, facts: Facts, before: Facts | None) -> bool:
     """
     if before is None:
         return True
-    if task.load.keeps_rows or not (facts["rows_deleted"] or facts["rows_inserted"]):
+    if task.load.keeps_rows:
         return any(facts.get(name) for name in ("rows_deleted", "rows_inserted", "rows_updated", "rows_moved"))
-    hashes_all = len(task.hashed) == len(task.columns)
-    if facts["checksum"] is None or not hashes_all or facts["rows_deleted"] != facts["rows_after"]:
+    if before["row_count"] != facts["rows_after"] or facts["rows_deleted"] != facts["rows_after"]:
         return True
-    now = {"row_count": facts["rows_after"], "checksum": facts["checksum"], "checksum_of": facts["checksum_of"]}
-    return before != now
+    if not facts["rows_after"]:
+        return bool(facts.get("rows_moved"))
+    hashes_all = len(task.hashed) == len(task.columns)
+    checksums = ("checksum", "checksum_of")
+    return facts["checksum"] is None or not hashes_all or any(before[name] != facts[name] for name in checksums)

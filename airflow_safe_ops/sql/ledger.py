@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from airflow_safe_ops.definition.identity import RunIdentity
+from airflow_safe_ops.errors import InvalidArgument
 from airflow_safe_ops.plan.model import Statement, bind
 from airflow_safe_ops.sql.ledger_tables import Migration
 from airflow_safe_ops.sql.text import quoted
 
+_LONGEST_NAME = 63
 ATTEMPT_FACTS = (
     "rows_read",
     "rows_deleted",
@@ -33,6 +35,10 @@ class LedgerSql:
     """
 
     def __init__(self, schema: str) -> None:
+        if not 0 < len(schema.encode()) <= _LONGEST_NAME:
+            raise InvalidArgument(
+                f"[safe_ops] ledger_schema is {schema!r}, which is no name of a schema.", fix="Use 1 to 63 bytes."
+            )
         self.schema = schema
         self._s = quoted(schema)
 
@@ -59,7 +65,7 @@ class LedgerSql:
             Statement(f"CREATE SCHEMA IF NOT EXISTS {self._s}"),
             Statement(
                 f"CREATE TABLE IF NOT EXISTS {self._t('schema')} (number integer PRIMARY KEY, name text NOT NULL, "
-                "applied_at timestamptz NOT NULL DEFAULT clock_timestamp(), "
+                "applied_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(), "
                 "applied_by text NOT NULL DEFAULT current_user)"
             ),
         )
@@ -122,7 +128,7 @@ class LedgerSql:
         return Statement(
             f"INSERT INTO {self._t('claim')} ({', '.join(names)}) VALUES ({', '.join(map(bind, names))}) "
             "ON CONFLICT (attempt_id) DO UPDATE SET scopes = excluded.scopes, held = excluded.held, "
-            "ticket = excluded.ticket, touched_at = clock_timestamp()",
+            "ticket = excluded.ticket, touched_at = pg_catalog.clock_timestamp()",
             values,
         )
 
@@ -146,15 +152,15 @@ class LedgerSql:
     def wait_for_claim(self, claim_id: int) -> Statement:
         """Wait until its owner's transaction ends; then see whether the row is still there, and how idle."""
         return Statement(
-            f"SELECT extract(epoch FROM clock_timestamp() - touched_at)::float8 AS idle FROM {self._t('claim')} "
-            f"WHERE claim_id = {bind('claim_id')} FOR UPDATE",
+            f"SELECT extract(epoch FROM pg_catalog.clock_timestamp() - touched_at)::float8 AS idle "
+            f"FROM {self._t('claim')} WHERE claim_id = {bind('claim_id')} FOR UPDATE",
             {"claim_id": claim_id},
         )
 
     def touch_claim(self, attempt_id: str) -> Statement:
         """We are alive: nobody behind us takes our place while we look again."""
         return Statement(
-            f"UPDATE {self._t('claim')} SET touched_at = clock_timestamp() "
+            f"UPDATE {self._t('claim')} SET touched_at = pg_catalog.clock_timestamp() "
             f"WHERE attempt_id = CAST({bind('attempt_id')} AS uuid)",
             {"attempt_id": attempt_id},
         )
@@ -186,7 +192,7 @@ class LedgerSql:
         """The attempt as ``published``, with what it counted; in the transaction of the data."""
         sets = ", ".join(f"{name} = {bind(name)}" for name in ATTEMPT_FACTS)
         return Statement(
-            f"UPDATE {self._t('attempt')} SET state = 'published', finished_at = clock_timestamp(), {sets} "
+            f"UPDATE {self._t('attempt')} SET state = 'published', finished_at = pg_catalog.clock_timestamp(), {sets} "
             f"WHERE attempt_id = CAST({bind('attempt_id')} AS uuid) AND state = 'started'",
             {**{name: facts.get(name) for name in ATTEMPT_FACTS}, "attempt_id": attempt_id},
         )
@@ -195,7 +201,7 @@ class LedgerSql:
         """The attempt as ``failed``, unless it was published after all."""
         sets = ", ".join(f"{name} = {bind(name)}" for name in values)
         return Statement(
-            f"UPDATE {self._t('attempt')} SET state = 'failed', finished_at = clock_timestamp(), {sets} "
+            f"UPDATE {self._t('attempt')} SET state = 'failed', finished_at = pg_catalog.clock_timestamp(), {sets} "
             f"WHERE attempt_id = CAST({bind('attempt_id')} AS uuid) AND state = 'started'",
             {**values, "attempt_id": attempt_id},
         )
@@ -224,8 +230,8 @@ class LedgerSql:
         sets = ", ".join(f"{n} = excluded.{n}" for n in names if n not in ("target_id", "partition_key"))
         return Statement(
             f"INSERT INTO {self._t('partition')} ({', '.join(names)}, state, published_at) "
-            f"VALUES ({given}, 'published', clock_timestamp()) ON CONFLICT (target_id, partition_key) "
-            f"DO UPDATE SET {sets}, state = 'published', published_at = clock_timestamp()",
+            f"VALUES ({given}, 'published', pg_catalog.clock_timestamp()) ON CONFLICT (target_id, partition_key) "
+            f"DO UPDATE SET {sets}, state = 'published', published_at = pg_catalog.clock_timestamp()",
             values,
         )
 
@@ -295,7 +301,7 @@ class LedgerSql:
             f"THEN coalesce(pg_catalog.pg_xact_status(greatest({number}, 0)::text::xid8) = 'in progress', FALSE) "
             "ELSE FALSE END"
         )
-        idle = f"clock_timestamp() - c.touched_at >= make_interval(secs => {bind('grace')})"
+        idle = f"pg_catalog.clock_timestamp() - c.touched_at >= make_interval(secs => {bind('grace')})"
         return (
             "SELECT t.identity, a.*, CASE WHEN a.state <> 'started' THEN a.state WHEN c.attempt_id IS NULL THEN 'lost' "
             f"WHEN {idle} AND NOT {in_progress} THEN 'lost' ELSE 'running' END AS outcome "
@@ -351,7 +357,7 @@ class LedgerSql:
         """Attempts that began so long ago and are not the one that published a partition as it stands."""
         return (
             f"FROM {self._t('attempt')} AS a "
-            f"WHERE a.started_at < clock_timestamp() - make_interval(secs => {bind('seconds')}) "
+            f"WHERE a.started_at < pg_catalog.clock_timestamp() - make_interval(secs => {bind('seconds')}) "
             f"AND NOT EXISTS (SELECT 1 FROM {self._t('partition')} AS p WHERE p.attempt_id = a.attempt_id) "
             f"AND NOT EXISTS (SELECT 1 FROM {self._t('claim')} AS c WHERE c.attempt_id = a.attempt_id)"
         )

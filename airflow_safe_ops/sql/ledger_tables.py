@@ -19,7 +19,7 @@ _FIRST = (
   target_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   identity text NOT NULL UNIQUE,
   last_ticket bigint NOT NULL DEFAULT 0,
-  created_at timestamptz NOT NULL DEFAULT clock_timestamp())""",
+  created_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp())""",
     """CREATE TABLE {s}.safe_ops_attempt (
   attempt_id uuid PRIMARY KEY,
   target_id bigint NOT NULL,
@@ -31,7 +31,7 @@ _FIRST = (
   dag_id text, task_id text, map_index integer, run_id text, run_type text, try_number integer,
   clear_number integer, logical_date timestamptz, user_name text, code_version text, parameters text,
   sql_hash text,
-  started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  started_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
   finished_at timestamptz,
   rows_read bigint, rows_deleted bigint, rows_inserted bigint, rows_updated bigint, rows_unchanged bigint,
   rows_moved bigint, rows_after bigint,
@@ -47,7 +47,7 @@ _FIRST = (
   attempt_id uuid NOT NULL UNIQUE,
   scopes text NOT NULL,
   held boolean NOT NULL,
-  touched_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+  touched_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
   owner text NOT NULL)""",
     "CREATE INDEX safe_ops_claim_by_target ON {s}.safe_ops_claim (target_id)",
     """CREATE TABLE {s}.safe_ops_partition (
@@ -67,7 +67,7 @@ _FIRST = (
   attempt_id uuid NOT NULL,
   partition_key text NOT NULL,
   phase text NOT NULL, name text NOT NULL, passed boolean NOT NULL, observed text, required text NOT NULL,
-  checked_at timestamptz NOT NULL DEFAULT clock_timestamp())""",
+  checked_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp())""",
     "CREATE INDEX safe_ops_check_by_attempt ON {s}.safe_ops_check (attempt_id)",
 )
 

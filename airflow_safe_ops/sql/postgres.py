@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Sequence
-from datetime import date, datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar
 from uuid import UUID
@@ -169,7 +168,7 @@ class Postgres(Dialect):
         """Clock, version and state of the server."""
         row = executor.run(
             Statement(
-                "SELECT clock_timestamp(), version(), current_setting('server_version'), "
+                "SELECT pg_catalog.clock_timestamp(), version(), current_setting('server_version'), "
                 "current_setting('server_version_num')::int, "
                 "pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'"
             )
@@ -191,7 +190,7 @@ class Postgres(Dialect):
         oids = [int(oid) for oid in result.types]
         named = executor.run(
             Statement(
-                f"SELECT u.oid::int, format_type(u.oid, NULL) FROM unnest(CAST({bind('oids')} AS oid[])) AS u(oid)",
+                f"SELECT u.oid::int, format_type(u.oid, -1) FROM unnest(CAST({bind('oids')} AS oid[])) AS u(oid)",
                 {"oids": "{" + ",".join(map(str, oids)) + "}"},
             )
         )
@@ -230,7 +229,10 @@ class Postgres(Dialect):
         if len(rows) >= stage.PARTS or any(row[0] is None for row in rows):
             return (TableScope(),)
         if isinstance(scope, TimeScope):
-            return tuple(_day(scope, row[0]) for row in rows)
+            try:
+                return tuple(_day(scope, date.fromisoformat(row[0])) for row in rows)
+            except (ValueError, OverflowError):  # infinity, or a year that Python does not have
+                return (TableScope(),)
         return tuple(ValueScope(tuple(zip(scope.columns, row, strict=False))) for row in rows)
 
 
@@ -260,11 +262,11 @@ def _uncut(type_: str) -> str:
 def _as_text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, date):
+    if isinstance(value, date | time):
         return value.isoformat()
     if isinstance(value, str | int | float | Decimal | UUID):
         return str(value)
-    return json.dumps(value)
+    raise InvalidPartition(f"{value!r} is no text, number, date, time, boolean or UUID.", fix="Give it as text.")
 
 
 class PostgresLoadSql:

@@ -235,6 +235,8 @@ def _notes(executor: Executor, family: str, base: dict[str, Any]) -> tuple[str, 
         f"{row['note']} may change rows on their way: counts are the database's, a difference rolls back"
         for row in _all(executor, _NOTES, family=family)
     ]
+    if base["persistence"] == "u":
+        notes.append("the table is unlogged: a crash of the server empties it, and the ledger does not know")
     if base["row_security"]:
         notes.append("row security may hide rows from this login: hidden rows are neither replaced nor counted")
     return tuple(notes)

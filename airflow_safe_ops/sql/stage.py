@@ -16,10 +16,13 @@ from airflow_safe_ops.sql.text import (
     same_key,
     scope_binds,
     stage_name,
+    texts,
 )
 
 SAMPLES = 5
 PARTS = 1000
+# Names that PostgreSQL takes for abbreviations of a fixed offset.
+_ZONES = {"CET": "Europe/Brussels", "MET": "Europe/Brussels", "WET": "Europe/Lisbon", "EET": "Europe/Athens"}
 _PLACE = "safe_ops_place"
 
 
@@ -57,7 +60,7 @@ def tied_sample(task: LoadTask) -> Statement:
 def _ties(task: LoadTask) -> str:
     key = columns(task.load.key)
     return (
-        f"SELECT {key}, count(*) AS rows FROM (SELECT {key}, {_ranked(task, 'rank')} AS {_PLACE} "
+        f"SELECT {texts(task.load.key)}, count(*) AS rows FROM (SELECT {key}, {_ranked(task, 'rank')} AS {_PLACE} "
         f"FROM {stage_name(task)}) AS ranked WHERE {_PLACE} = 1 GROUP BY {key} HAVING count(*) > 1"
     )
 
@@ -88,9 +91,9 @@ def odd_rows(task: LoadTask) -> Statement:
     scope = task.scope
     shown = dict.fromkeys((*scope.columns, *task.load.key)) or task.names
     nulls = any_null((*must_not_be_null(scope), *task.load.key))
-    listed = ", ".join(f"CAST({quoted(name)} AS text) AS {quoted(name)}" for name in shown)
     return Statement(
-        f"SELECT {listed} FROM {stage_name(task)} WHERE NOT {in_scope(task.table, scope)} OR {nulls} LIMIT {SAMPLES}",
+        f"SELECT {texts(shown)} FROM {stage_name(task)} WHERE NOT {in_scope(task.table, scope)} OR {nulls} "
+        f"LIMIT {SAMPLES}",
         scope_binds(scope),
     )
 
@@ -119,7 +122,7 @@ def duplicate_sample(task: LoadTask) -> Statement:
     """Some keys that stand twice in the stage."""
     key = columns(task.load.key)
     return Statement(
-        f"SELECT {key}, count(*) AS rows FROM {stage_name(task)} GROUP BY {key} HAVING count(*) > 1 "
+        f"SELECT {texts(task.load.key)}, count(*) AS rows FROM {stage_name(task)} GROUP BY {key} HAVING count(*) > 1 "
         f"ORDER BY count(*) DESC LIMIT {SAMPLES}"
     )
 
@@ -162,8 +165,8 @@ def _place(task: LoadTask) -> str:
     column = f"t.{quoted(scope.column)}"
     if scope.kind == "timestamptz":
         # A literal, not a bind: the same expression has to stand in GROUP BY. Zone names hold no quote.
-        column = f"({column} AT TIME ZONE '{scope.timezone}')"
-    return f"CAST({column} AS date) AS {quoted(scope.column)}"
+        column = f"({column} AT TIME ZONE '{_ZONES.get(scope.timezone, scope.timezone)}')"
+    return f"CAST(CAST({column} AS date) AS text) AS {quoted(scope.column)}"
 
 
 def delete_moved(task: LoadTask) -> Statement:

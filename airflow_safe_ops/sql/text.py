@@ -21,6 +21,11 @@ def columns(names: Iterable[str], alias: str = "") -> str:
     return ", ".join(dot + quoted(name) for name in names)
 
 
+def texts(names: Iterable[str]) -> str:
+    """Columns as the server writes them: a driver cannot read every value, infinite dates for one."""
+    return ", ".join(f"CAST({quoted(name)} AS text) AS {quoted(name)}" for name in names)
+
+
 def same_key(key: Sequence[str], one: str, other: str) -> str:
     """Two aliases have the same key; staged keys hold no NULL, so plain equality can use an index."""
     return " AND ".join(f"{one}.{quoted(name)} = {other}.{quoted(name)}" for name in key)

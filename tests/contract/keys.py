@@ -51,7 +51,7 @@ class KeysContract:
         """Two rows of one key (dbt-labs/dbt-core#1556, delta-io/delta#218): found before anything is written."""
         warehouse.sales([sale(D1, 7, "1"), sale(D1, 7, "2"), sale(D1, 8, "3")])
         error = warehouse.refused("SO-106", strategy=strategy, unique_key=["id"])
-        assert [row["id"] for row in error.facts["keys"]] == [7]
+        assert [row["id"] for row in error.facts["keys"]] == ["7"]
 
     def test_equal_duplicates_are_refused_too(self, warehouse: Warehouse, strategy: str) -> None:
         warehouse.sales([sale(D1, 7, "1"), sale(D1, 7, "1")])
@@ -92,7 +92,7 @@ class KeysContract:
         options = self.moved_sale(warehouse, strategy)
         error = warehouse.refused("SO-107", D1, **options)
         assert error.facts["rows"] == 1
-        assert error.facts["samples"][0]["day"] == D0
+        assert error.facts["samples"][0]["day"] == D0.isoformat()
         assert len(warehouse.rows("sales")) == 3
 
     def test_reloading_the_partitions_named_heals_it(self, warehouse: Warehouse, strategy: str) -> None:
@@ -142,7 +142,7 @@ class KeysContract:
         warehouse.execute("DELETE FROM raw_events")
         warehouse.insert("raw_events", [(evening + day, 1)])
         error = warehouse.refused("SO-107", run(start + day, start + 2 * day), **options)
-        assert error.facts["samples"][0]["at"] == D1
+        assert error.facts["samples"][0]["at"] == D1.isoformat()
         warehouse.load_twice(run(start + day, start + 2 * day), **options, on_key_moved="move")
         assert warehouse.rows("events") == [(evening + day, 1)]
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_safe_ops import TimePartition
 from tests.contract.harness import D0, D1, D2, SALES_SQL, run, sale
 
 if TYPE_CHECKING:
@@ -159,6 +160,37 @@ class LedgerContract:
         assert len(json.dumps(summary)) < 8192
         assert (summary["rows_read"], summary["rows_after"], summary["changed"]) == (1, 1, True)
         assert summary["partitions"][0]["partition"] == "day=2026-01-02..2026-01-03"
+
+    def test_rows_that_vanished_are_a_change(self, warehouse: Warehouse) -> None:
+        """Somebody deleted the day by hand, and now the source is empty too: readers saw another table before."""
+        warehouse.sales([sale(D1, 1, "1")])
+        warehouse.load()
+        warehouse.execute("DELETE FROM sales")
+        warehouse.source()
+        assert warehouse.load(on_empty="replace")["changed"] is True
+        assert warehouse.load(on_empty="replace")["changed"] is False
+
+    def test_a_load_by_another_column_makes_the_counts_unknown(self, warehouse: Warehouse) -> None:
+        """The rows of a day by one column may be rows of any day by another."""
+        columns = {"ordered": "date", "shipped": "date", "id": "int", "amount": "int"}
+        warehouse.create("raw_orders", columns, [(D0, D1, 1, 10)])
+        warehouse.create("orders", columns)
+        columns_sql = "SELECT ordered, shipped, id, amount FROM raw_orders WHERE {0} >= :partition_start AND "
+        loads = {
+            name: {
+                "table": "orders",
+                "partition": TimePartition(name),
+                "sql": columns_sql.format(name) + f"{name} < :partition_end",
+                "on_unledgered": "replace",
+            }
+            for name in ("ordered", "shipped")
+        }
+        warehouse.load(D0, **loads["ordered"])
+        warehouse.execute("UPDATE raw_orders SET amount = 15")
+        assert warehouse.load(D1, **loads["shipped"])["changed"] is True
+        warehouse.execute("UPDATE raw_orders SET amount = 10")
+        assert warehouse.load(D0, **loads["ordered"])["changed"] is True
+        assert warehouse.rows("orders") == [(D0, D1, 1, 10)]
 
     @pytest.mark.parametrize("emit", [True, False])
     def test_an_unchanged_reload_may_hold_its_events_back(self, warehouse: Warehouse, emit: bool) -> None:

@@ -316,6 +316,32 @@ class TestOtherHands:
         notes = " ".join(plan.notes)
         assert all(word in notes for word in ("trigger t", "rule r", "row security"))
 
+    def test_a_deferred_trigger_that_deletes_rows(self, postgres: PostgresWarehouse) -> None:
+        """It fires before the count, so what the ledger says is what stands there."""
+        postgres.sales([sale(D1, 1, "1"), sale(D1, 2, "2")])
+        self.function(postgres, "DELETE FROM sales WHERE id = NEW.id AND NEW.id = 2; RETURN NULL;")
+        postgres.execute(
+            "CREATE CONSTRAINT TRIGGER t AFTER INSERT ON sales DEFERRABLE INITIALLY DEFERRED "
+            "FOR EACH ROW EXECUTE FUNCTION f()"
+        )
+        postgres.refused("SO-111")
+
+    def test_a_target_that_is_another_one_after_the_wait(self, postgres: PostgresWarehouse) -> None:
+        """The view shows another table since: its rows are not the ones that were claimed."""
+        postgres.sales([sale(D1, 1, "1")])
+        postgres.execute("CREATE TABLE sales2 (LIKE sales); CREATE VIEW v AS SELECT * FROM sales")
+        runner = postgres.runner(D1, table="v")
+
+        def switch(step: str, when: str) -> None:
+            if (step, when) == ("prepare", "after"):
+                postgres.execute("CREATE OR REPLACE VIEW v AS SELECT * FROM sales2")
+
+        runner.observe = switch
+        assert raised(runner.execute).code == "SO-309"
+        assert postgres.rows("sales") == postgres.rows("sales2") == []
+        postgres.load_twice(table="v")
+        assert postgres.rows("sales2") == [sale(D1, 1, "1")]
+
     def test_a_ledger_that_cannot_be_written_rolls_the_data_back(self, postgres: PostgresWarehouse) -> None:
         """
         The data was written and its record was not (dlt-hub/dlt#4052, dlt-hub/dlt#4023, dlt-hub/dlt#3023): the

@@ -74,4 +74,5 @@ def test_what_a_retry_can_heal() -> None:
         "OtherWriter",
         "OutcomeUnknown",
         "StatementFailed",
+        "TargetChanged",
     }

@@ -110,10 +110,10 @@ def test_the_order_of_a_whole_load() -> None:
         "target.delete",
         "target.update",
         "target.insert",
+        "target.constraints",
         "target.count",
         "post_check.0",
         "post_check.judge",
-        "target.constraints",
         "ledger.publish",
         "commit",
     ]

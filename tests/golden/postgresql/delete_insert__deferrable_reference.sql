@@ -37,13 +37,13 @@ DELETE FROM "mart"."orders" WHERE ("order_date" >= :_start AND "order_date" < :_
 -- target.insert: insert the staged rows
 INSERT INTO "mart"."orders" ("order_id", "line_no", "order_date", "amount") SELECT "order_id", "line_no", "order_date", "amount" FROM "safe_ops_stage_00000000000040008000000000000001";
 
+-- target.constraints: check deferred constraints now
+SET CONSTRAINTS ALL IMMEDIATE;
+
 -- target.count: count the partition as it stands now, with its checksum
 SELECT count(*) AS rows_after, sum(hash_numeric_extended(hash_record_extended(ROW("order_id", "line_no", "order_date", "amount"), 0), 0)::numeric)::text AS checksum FROM "mart"."orders" WHERE ("order_date" >= :_start AND "order_date" < :_end);
 -- :_start = datetime.date(2026, 1, 1)
 -- :_end = datetime.date(2026, 1, 2)
-
--- target.constraints: check deferred constraints now
-SET CONSTRAINTS ALL IMMEDIATE;
 
 -- ledger.publish: record the load as published, give the claim back
 

@@ -12,9 +12,9 @@ SELECT order_id, line_no, order_date, loaded_at, seen_at, region, source, note, 
 );
 
 -- stage.ties: look for ties
-SELECT count(*) AS duplicate_keys FROM (SELECT "order_id", "line_no", count(*) AS rows FROM (SELECT "order_id", "line_no", rank() OVER (PARTITION BY "order_id", "line_no" ORDER BY "loaded_at" DESC NULLS LAST) AS safe_ops_place FROM "safe_ops_stage_00000000000040008000000000000001") AS ranked WHERE safe_ops_place = 1 GROUP BY "order_id", "line_no" HAVING count(*) > 1) AS ties;
+SELECT count(*) AS duplicate_keys FROM (SELECT CAST("order_id" AS text) AS "order_id", CAST("line_no" AS text) AS "line_no", count(*) AS rows FROM (SELECT "order_id", "line_no", rank() OVER (PARTITION BY "order_id", "line_no" ORDER BY "loaded_at" DESC NULLS LAST) AS safe_ops_place FROM "safe_ops_stage_00000000000040008000000000000001") AS ranked WHERE safe_ops_place = 1 GROUP BY "order_id", "line_no" HAVING count(*) > 1) AS ties;
 -- sample:
-SELECT "order_id", "line_no", count(*) AS rows FROM (SELECT "order_id", "line_no", rank() OVER (PARTITION BY "order_id", "line_no" ORDER BY "loaded_at" DESC NULLS LAST) AS safe_ops_place FROM "safe_ops_stage_00000000000040008000000000000001") AS ranked WHERE safe_ops_place = 1 GROUP BY "order_id", "line_no" HAVING count(*) > 1 LIMIT 5;
+SELECT CAST("order_id" AS text) AS "order_id", CAST("line_no" AS text) AS "line_no", count(*) AS rows FROM (SELECT "order_id", "line_no", rank() OVER (PARTITION BY "order_id", "line_no" ORDER BY "loaded_at" DESC NULLS LAST) AS safe_ops_place FROM "safe_ops_stage_00000000000040008000000000000001") AS ranked WHERE safe_ops_place = 1 GROUP BY "order_id", "line_no" HAVING count(*) > 1 LIMIT 5;
 
 -- stage.keep_latest: keep the latest row of each key
 DELETE FROM "safe_ops_stage_00000000000040008000000000000001" WHERE ctid IN (SELECT ctid FROM (SELECT ctid, row_number() OVER (PARTITION BY "order_id", "line_no" ORDER BY "loaded_at" DESC NULLS LAST) AS safe_ops_place FROM "safe_ops_stage_00000000000040008000000000000001") AS ranked WHERE safe_ops_place > 1);
@@ -38,7 +38,7 @@ SELECT (SELECT EXISTS (SELECT 1 FROM "mart"."orders" WHERE ("order_date" >= :_st
 -- stage.unique: look for keys that are staged twice
 CREATE UNIQUE INDEX ON "safe_ops_stage_00000000000040008000000000000001" ("order_id", "line_no");
 -- sample:
-SELECT "order_id", "line_no", count(*) AS rows FROM "safe_ops_stage_00000000000040008000000000000001" GROUP BY "order_id", "line_no" HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 5;
+SELECT CAST("order_id" AS text) AS "order_id", CAST("line_no" AS text) AS "line_no", count(*) AS rows FROM "safe_ops_stage_00000000000040008000000000000001" GROUP BY "order_id", "line_no" HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 5;
 
 -- stage.analyze: tell the planner the stage's size
 ANALYZE "safe_ops_stage_00000000000040008000000000000001";
@@ -48,7 +48,7 @@ SELECT count(*) AS keys_moved FROM "mart"."orders" AS t JOIN "safe_ops_stage_000
 -- :_start = datetime.date(2026, 1, 1)
 -- :_end = datetime.date(2026, 1, 2)
 -- sample:
-SELECT CAST(t."order_date" AS date) AS "order_date", count(*) AS keys FROM "mart"."orders" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."order_id" = s."order_id" AND t."line_no" = s."line_no" WHERE (t."order_date" >= :_start AND t."order_date" < :_end) IS NOT TRUE GROUP BY 1 ORDER BY 1 LIMIT 1000;
+SELECT CAST(CAST(t."order_date" AS date) AS text) AS "order_date", count(*) AS keys FROM "mart"."orders" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."order_id" = s."order_id" AND t."line_no" = s."line_no" WHERE (t."order_date" >= :_start AND t."order_date" < :_end) IS NOT TRUE GROUP BY 1 ORDER BY 1 LIMIT 1000;
 -- :_start = datetime.date(2026, 1, 1)
 -- :_end = datetime.date(2026, 1, 2)
 

@@ -29,7 +29,7 @@ SELECT (SELECT count(*) FROM "mart"."orders" WHERE ("order_date" >= :_start AND 
 -- stage.unique: look for keys that are staged twice
 CREATE UNIQUE INDEX ON "safe_ops_stage_00000000000040008000000000000001" ("order_id", "line_no");
 -- sample:
-SELECT "order_id", "line_no", count(*) AS rows FROM "safe_ops_stage_00000000000040008000000000000001" GROUP BY "order_id", "line_no" HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 5;
+SELECT CAST("order_id" AS text) AS "order_id", CAST("line_no" AS text) AS "line_no", count(*) AS rows FROM "safe_ops_stage_00000000000040008000000000000001" GROUP BY "order_id", "line_no" HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 5;
 
 -- stage.analyze: tell the planner the stage's size
 ANALYZE "safe_ops_stage_00000000000040008000000000000001";
@@ -39,7 +39,7 @@ SELECT count(*) AS keys_moved FROM "mart"."orders" AS t JOIN "safe_ops_stage_000
 -- :_start = datetime.date(2026, 1, 1)
 -- :_end = datetime.date(2026, 1, 2)
 -- sample:
-SELECT CAST(t."order_date" AS date) AS "order_date", count(*) AS keys FROM "mart"."orders" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."order_id" = s."order_id" AND t."line_no" = s."line_no" WHERE (t."order_date" >= :_start AND t."order_date" < :_end) IS NOT TRUE GROUP BY 1 ORDER BY 1 LIMIT 1000;
+SELECT CAST(CAST(t."order_date" AS date) AS text) AS "order_date", count(*) AS keys FROM "mart"."orders" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."order_id" = s."order_id" AND t."line_no" = s."line_no" WHERE (t."order_date" >= :_start AND t."order_date" < :_end) IS NOT TRUE GROUP BY 1 ORDER BY 1 LIMIT 1000;
 -- :_start = datetime.date(2026, 1, 1)
 -- :_end = datetime.date(2026, 1, 2)
 

@@ -30,7 +30,7 @@ SELECT (SELECT count(*) FROM "Größe x"."sel""ect" WHERE ("Tag der Bestellung" 
 -- stage.unique: look for keys that are staged twice
 CREATE UNIQUE INDEX ON "safe_ops_stage_00000000000040008000000000000001" ("or""der");
 -- sample:
-SELECT "or""der", count(*) AS rows FROM "safe_ops_stage_00000000000040008000000000000001" GROUP BY "or""der" HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 5;
+SELECT CAST("or""der" AS text) AS "or""der", count(*) AS rows FROM "safe_ops_stage_00000000000040008000000000000001" GROUP BY "or""der" HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 5;
 
 -- stage.analyze: tell the planner the stage's size
 ANALYZE "safe_ops_stage_00000000000040008000000000000001";
@@ -43,7 +43,7 @@ SELECT count(*) AS keys_moved FROM "Größe x"."sel""ect" AS t JOIN "safe_ops_st
 -- :_start = datetime.date(2026, 1, 1)
 -- :_end = datetime.date(2026, 1, 2)
 -- sample:
-SELECT CAST(t."Tag der Bestellung" AS date) AS "Tag der Bestellung", count(*) AS keys FROM "Größe x"."sel""ect" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."or""der" = s."or""der" WHERE (t."Tag der Bestellung" >= :_start AND t."Tag der Bestellung" < :_end) IS NOT TRUE GROUP BY 1 ORDER BY 1 LIMIT 1000;
+SELECT CAST(CAST(t."Tag der Bestellung" AS date) AS text) AS "Tag der Bestellung", count(*) AS keys FROM "Größe x"."sel""ect" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."or""der" = s."or""der" WHERE (t."Tag der Bestellung" >= :_start AND t."Tag der Bestellung" < :_end) IS NOT TRUE GROUP BY 1 ORDER BY 1 LIMIT 1000;
 -- :_start = datetime.date(2026, 1, 1)
 -- :_end = datetime.date(2026, 1, 2)
 

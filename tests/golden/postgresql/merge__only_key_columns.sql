@@ -29,7 +29,7 @@ SELECT (SELECT count(*) FROM "mart"."orders" WHERE ("order_date" >= :_start AND 
 -- stage.unique: look for keys that are staged twice
 CREATE UNIQUE INDEX ON "safe_ops_stage_00000000000040008000000000000001" ("order_id", "order_date");
 -- sample:
-SELECT "order_id", "order_date", count(*) AS rows FROM "safe_ops_stage_00000000000040008000000000000001" GROUP BY "order_id", "order_date" HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 5;
+SELECT CAST("order_id" AS text) AS "order_id", CAST("order_date" AS text) AS "order_date", count(*) AS rows FROM "safe_ops_stage_00000000000040008000000000000001" GROUP BY "order_id", "order_date" HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 5;
 
 -- stage.analyze: tell the planner the stage's size
 ANALYZE "safe_ops_stage_00000000000040008000000000000001";
