@@ -19,7 +19,7 @@ OnEmpty = Literal["fail", "replace"]
 OnUnledgered = Literal["fail", "replace"]
 Checksum = Literal["auto", "off", "key", "full"]
 
-_CHOICES: dict[str, tuple[str, ...]] = {
+CHOICES: dict[str, tuple[str, ...]] = {
     "strategy": get_args(Strategy),
     "on_duplicates": get_args(OnDuplicates),
     "on_key_moved": get_args(OnKeyMoved),
@@ -59,7 +59,7 @@ class Load:
     post_checks: tuple[Check, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in _CHOICES:
+        for name in CHOICES:
             check_choice(name, getattr(self, name))
         for name in ("unique_key", "columns"):
             check_names(name, getattr(self, name))
@@ -115,8 +115,8 @@ class Load:
 
 def check_choice(name: str, value: object) -> None:
     """Refuse a word that the argument of that name does not know."""
-    if value not in _CHOICES[name]:
-        raise InvalidArgument(f"{name}={value!r} is not one of {', '.join(_CHOICES[name])}.")
+    if value not in CHOICES[name]:
+        raise InvalidArgument(f"{name}={value!r} is not one of {', '.join(CHOICES[name])}.")
 
 
 def check_names(name: str, value: object) -> None:

@@ -11,6 +11,7 @@ from airflow.providers.common.sql.operators.sql import BaseSQLOperator
 
 from airflow_safe_ops.definition.checks import Check, check_from
 from airflow_safe_ops.definition.load import (
+    CHOICES,
     Checksum,
     Load,
     NotMatchedBySource,
@@ -23,13 +24,8 @@ from airflow_safe_ops.definition.load import (
     check_choice,
     check_names,
 )
-from airflow_safe_ops.definition.partition import (
-    Partition,
-    TimePartition,
-    ValuePartition,
-    WholeTable,
-    partition_from,
-)
+from airflow_safe_ops.definition.notation import partition_from
+from airflow_safe_ops.definition.partition import Partition, TimePartition, ValuePartition, WholeTable
 from airflow_safe_ops.errors import InvalidArgument, SafeOpsError, UnsupportedConnection
 from airflow_safe_ops.operators.identity import run_identity
 from airflow_safe_ops.settings import load_settings
@@ -38,17 +34,6 @@ if TYPE_CHECKING:
     from airflow_safe_ops.execution.result import LoadResult
     from airflow_safe_ops.execution.runner import LoadRunner
     from airflow_safe_ops.plan.model import Plan
-
-_CHOICES = (
-    "strategy",
-    "on_duplicates",
-    "on_key_moved",
-    "not_matched_by_source",
-    "on_schema_change",
-    "on_empty",
-    "on_unledgered",
-    "checksum",
-)
 
 
 class IdempotentLoadOperator(BaseSQLOperator):
@@ -273,7 +258,7 @@ class IdempotentLoadOperator(BaseSQLOperator):
 
     def _check_literals(self) -> None:
         """Refuse at parse time what is wrong whatever a run renders."""
-        for name in _CHOICES:
+        for name in CHOICES:
             check_choice(name, getattr(self, name))
         for name in ("unique_key", "columns"):
             check_names(name, getattr(self, name))

@@ -15,13 +15,8 @@ from hypothesis import strategies as st
 
 from airflow_safe_ops.definition.grain import GRAINS, zone
 from airflow_safe_ops.definition.identity import RunIdentity
-from airflow_safe_ops.definition.partition import (
-    PERIODS,
-    TimePartition,
-    ValuePartition,
-    WholeTable,
-    partition_from,
-)
+from airflow_safe_ops.definition.notation import partition_from
+from airflow_safe_ops.definition.partition import PERIODS, TimePartition, ValuePartition, WholeTable
 from airflow_safe_ops.definition.scope import TableScope, TimeScope, ValueScope
 from airflow_safe_ops.errors import InvalidPartition, SafeOpsError
 from tests.unit.test_grain import ZONES
