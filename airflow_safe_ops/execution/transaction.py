@@ -96,7 +96,9 @@ class DataTransaction:
             with self.session.part(reads_only=True) if step.reads_only else nullcontext():
                 result = self.session.run(statement)
         except StatementRefused as error:
-            raise self._other_writer(error) or error from error
+            if other := self._other_writer(error):
+                raise other from error
+            raise
         if step.fact:
             facts[step.fact] = result.rowcount
         elif result.rows:
