@@ -30,19 +30,19 @@ LOCKS = {
     "target.update": "SELECT 1 FROM {target} FOR UPDATE SKIP LOCKED",
     "target.insert": "INSERT INTO {target} SELECT day, id FROM {source} WHERE id > 5",
     "ledger.publish": "SELECT 1 FROM safe_ops.safe_ops_partition FOR UPDATE",
-    "commit": "SELECT pg_advisory_xact_lock({number})",
+    "commit": "SELECT pg_advisory_xact_lock(target_id) FROM safe_ops.safe_ops_target WHERE identity LIKE '%{target}%'",
 }
+# A deferred trigger on the ledger fires in COMMIT itself: one on the target would be settled before the count.
 AT_COMMIT = """
-CREATE FUNCTION wait_{tag}() RETURNS trigger LANGUAGE plpgsql AS
-  $$ BEGIN PERFORM pg_advisory_xact_lock_shared({number}); RETURN NULL; END $$;
-CREATE CONSTRAINT TRIGGER wait AFTER INSERT ON {target} DEFERRABLE INITIALLY DEFERRED
-  FOR EACH ROW EXECUTE FUNCTION wait_{tag}()
+CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN PERFORM pg_advisory_xact_lock_shared(NEW.target_id); RETURN NULL; END $$;
+CREATE CONSTRAINT TRIGGER wait AFTER INSERT OR UPDATE ON safe_ops.safe_ops_partition
+  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION wait_at_commit()
 """
 
 
 def _names(shop: Shop) -> dict[str, Any]:
-    number = int.from_bytes(shop.tag.encode()[-6:])
-    return {"tag": shop.tag, "source": shop.source, "target": shop.target, "number": number}
+    return {"source": shop.source, "target": shop.target}
 
 
 def _steps(shop: Shop, load: Load) -> list[str]:
@@ -83,8 +83,6 @@ def _kill_and_run_again(db: Database, strategy: str, driver: str, step: str, whe
     shop = Shop(db, f"{strategy}_{driver}_{step.replace('.', '_')}_{when}", days=2)
     load = shop.load(strategy=strategy)
     shop.run(load)
-    if step == "commit":
-        db.execute(AT_COMMIT.format(**_names(shop)))
     shop.new_version()
     job = shop.job(load, driver=driver, grace=GRACE, pauses=frozenset({f"{step}:before", f"{step}:after"}))
     _kill(shop, Child(job), step, when)
@@ -127,6 +125,7 @@ def _sweep(db: Database, strategy: str, driver: str, whens: tuple[str, ...]) -> 
     load = shop.load(strategy=strategy)
     shop.run(load)
     steps = _steps(shop, load)
+    db.execute(AT_COMMIT)
     points = [(step, when) for step in steps for when in whens if _possible(step, when)]
     with ThreadPoolExecutor(HANDS) as hands:
         found = list(hands.map(lambda p: _complaints(db, strategy, driver, *p), points))
