@@ -57,7 +57,7 @@ class Job:
     driver: str = "psycopg"
     name: str = "child"
     grace: float = 1.0
-    lock_timeout: float = 60.0
+    lock_timeout: float = 80.0  # longer than the minute after which the server drops a frozen client
     pauses: frozenset[str] = frozenset()
     seconds: float = 0.0
     stays: bool = False
