@@ -20,7 +20,7 @@ _READERS = ("SELECT", "WITH", "VALUES", "TABLE")
 # and no comment, a backtick quotes nothing, an operator ends where a comment begins, and a bracket opens a subscript
 # or an ARRAY: these come before its own rules.
 _STANDARD = [
-    (r"\$((?:[^\W\d]\w*)?)\$[\s\S]*?\$\1\$", tokens.Literal),
+    (r"(?-i:\$((?:[^\W\d]\w*)?)\$[\s\S]*?\$\1\$)", tokens.Literal),
     (r"[eE]'(''|\\[\s\S]|[^'\\])*'", tokens.String.Single),
     (r"'(''|[^'])*'", tokens.String.Single),
     (r'"(""|[^"])*"', tokens.String.Symbol),
