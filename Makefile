@@ -18,7 +18,7 @@ LOWER_DAYS := --exclude-newer 2025-10-01 --exclude-newer-package apache-airflow-
 SLOW := long or sabotage or system
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test test-all test-slow demo lint format types imports wheel lower-bounds clean
+.PHONY: help venv test test-all test-slow figures demo lint format types imports wheel lower-bounds clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -36,12 +36,15 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 
 test: $(INSTALLED) ## fast tests, the dialects' contract and short crashes (under 10 minutes)
-	$(BIN)/python -m pytest --timeout 300 -m "not ($(SLOW))" $(PYTEST_ARGS)
+	SAFE_OPS_TIER=test $(BIN)/python -m pytest --timeout 300 -m "not ($(SLOW))" $(PYTEST_ARGS)
 
 test-slow: $(INSTALLED) ## only what `make test` leaves out: long histories, sabotage, a real scheduler
-	$(BIN)/python -m pytest --timeout 900 -m "$(SLOW)" $(PYTEST_ARGS)
+	SAFE_OPS_TIER=slow $(BIN)/python -m pytest --timeout 900 -m "$(SLOW)" $(PYTEST_ARGS)
 
-test-all: test test-slow ## every test (under 35 minutes)
+test-all: test test-slow figures ## every test (under 35 minutes), and what they proved as figures
+
+figures: ## what the last `make test` and `make test-slow` proved, as figures
+	@$(BIN)/python -m tests.figures
 
 demo: $(INSTALLED) ## 90 days of real flights, loaded by a DAG that appends and by its safe twin
 	$(BIN)/python -m airflow_safe_ops.demo $(DEMO_ARGS)

@@ -16,6 +16,8 @@ import hypothesis
 import psycopg
 import pytest
 
+from tests import figures
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
@@ -64,6 +66,20 @@ AIRFLOW_HOME = _own_environment()
 
 hypothesis.settings.register_profile("safe_ops", deadline=None, derandomize="CI" in os.environ)
 hypothesis.settings.load_profile("safe_ops")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """The figures of an earlier run are not this one's; a worker of pytest-xdist adds to the whole run's."""
+    if "PYTEST_XDIST_WORKER" not in os.environ and not session.config.option.collectonly:
+        figures.begin()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What was proven, as figures."""
+    if lines := figures.told_here():
+        terminalreporter.section("figures")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
