@@ -10,13 +10,14 @@ from airflow_safe_ops.definition.checks import Aggregate, Check
 from airflow_safe_ops.definition.partition import Partition
 from airflow_safe_ops.errors import InvalidArgument
 
-Strategy = Literal["delete_insert", "merge"]
+Strategy = Literal["delete_insert", "merge", "append_once"]
 OnDuplicates = Literal["fail", "keep_latest"]
 OnKeyMoved = Literal["fail", "move"]
 NotMatchedBySource = Literal["keep", "delete"]
 OnSchemaChange = Literal["fail", "append_new_columns", "ignore"]
 OnEmpty = Literal["fail", "replace"]
-OnUnledgered = Literal["fail", "replace"]
+OnUnledgered = Literal["fail", "replace", "adopt"]
+OnChanged = Literal["fail", "skip"]
 Checksum = Literal["auto", "off", "key", "full"]
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -27,6 +28,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "on_schema_change": get_args(OnSchemaChange),
     "on_empty": get_args(OnEmpty),
     "on_unledgered": get_args(OnUnledgered),
+    "on_changed": get_args(OnChanged),
     "checksum": get_args(Checksum),
 }
 
@@ -52,6 +54,9 @@ class Load:
     on_schema_change: OnSchemaChange = "fail"
     on_empty: OnEmpty = "fail"
     on_unledgered: OnUnledgered = "fail"
+    on_changed: OnChanged = "fail"
+    source_slice: str | None = None
+    source_slice_column: str | None = None
     exclusive: bool = False
     checksum: Checksum = "auto"
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -81,6 +86,8 @@ class Load:
                 why="Without one nothing is looked for in other partitions.",
                 fix="Name the columns, or leave on_key_moved out.",
             )
+        refuse = _not_when_appending if self.appends else _only_when_appending
+        refuse(self)
         own = [name for name in self.parameters if str(name).startswith("_")]
         if own:
             raise InvalidArgument(
@@ -107,10 +114,67 @@ class Load:
         return self.strategy == "merge"
 
     @property
+    def appends(self) -> bool:
+        """Whether rows are only ever added, and once."""
+        return self.strategy == "append_once"
+
+    @property
     def deletes(self) -> bool:
         """Whether rows of the target are deleted, and not only inserted and updated in place."""
         updates_only = self.not_matched_by_source == "keep" and self.on_key_moved == "fail"
-        return not self.keeps_rows or not updates_only
+        return self.strategy == "delete_insert" or not updates_only
+
+
+def _only_when_appending(load: Load) -> None:
+    """Refuse what says something about appending where nothing is appended."""
+    given = {
+        "source_slice": load.source_slice is not None,
+        "source_slice_column": load.source_slice_column is not None,
+        "on_changed": load.on_changed != "fail",
+        'on_unledgered="adopt"': load.on_unledgered == "adopt",
+    }
+    named = [name for name, is_given in given.items() if is_given]
+    if named:
+        raise InvalidArgument(
+            f'{", ".join(named)} belongs to strategy="append_once"; this is {load.strategy!r}.',
+            why="Any other strategy replaces or updates the partition's rows.",
+            fix="Leave it out.",
+        )
+
+
+def _not_when_appending(load: Load) -> None:
+    """Refuse what would replace or delete rows, and slices whose rows could not be told from others."""
+    given = {
+        'on_empty="replace"': load.on_empty == "replace",
+        'on_unledgered="replace"': load.on_unledgered == "replace",
+        'on_key_moved="move"': load.on_key_moved == "move",
+        'not_matched_by_source="delete"': load.not_matched_by_source == "delete",
+    }
+    named = [name for name, is_given in given.items() if is_given]
+    if named:
+        raise InvalidArgument(
+            f'{", ".join(named)} takes rows away; strategy="append_once" only adds them.',
+            fix="Leave it out, or use another strategy.",
+        )
+    if load.source_slice is not None and not (load.unique_key or load.source_slice_column):
+        raise InvalidArgument(
+            "source_slice needs a unique_key or a source_slice_column.",
+            why="Without one, the rows of a slice could not be found again if the ledger were lost.",
+            fix="Name the key's columns, or a column of the target that keeps the slice.",
+        )
+    if load.source_slice_column is not None and load.source_slice is None:
+        raise InvalidArgument("source_slice_column needs a source_slice.", fix="Say what the column is filled with.")
+    if load.source_slice is not None and not str(load.source_slice).strip():
+        raise InvalidArgument(
+            f"source_slice={load.source_slice!r} names nothing.",
+            fix="Give the slice's name, for example a file's.",
+        )
+    if load.source_slice_column in (*load.key, *load.partition.columns):
+        raise InvalidArgument(
+            f"source_slice_column={load.source_slice_column!r} is a column of the unique key or the partition.",
+            why="The operator fills it; keys and partitions are made of what the query returns.",
+            fix="Name another column.",
+        )
 
 
 def check_choice(name: str, value: object) -> None:

@@ -89,6 +89,29 @@ class TimePartition:
         texts = ("column", "grain", "timezone", "period", "start", "end")
         return replace(self, **{n: render(v) for n in texts if isinstance(v := getattr(self, n), str)})
 
+    def pieces(self, grain: Grain) -> tuple[TimePartition, ...]:
+        """
+        An explicit range cut into grains of its zone, oldest first.
+
+        :raises InvalidPartition: it has no explicit start and end, or they do not begin a grain.
+        """
+        tz = zone(self.timezone)
+        if self.start is None or self.end is None:
+            raise InvalidPartition(f"{self.column}: only a range with a start and an end can be cut into pieces.")
+        at, end = _instant(self.start, "start", tz), _instant(self.end, "end", tz)
+        for bound in (at, end):
+            if bound != floor(bound, grain, tz):
+                raise InvalidPartition(
+                    f"{self._shown(bound, tz)} does not begin a {grain} in {self.timezone}.",
+                    fix=f"Give a start and an end that begin a {grain}, or a shorter grain.",
+                )
+        found = []
+        while at < end:
+            after = following(at, grain, tz)
+            found.append(replace(self, grain=grain, start=at, end=after))
+            at = after
+        return tuple(found)
+
     def scopes(self, run: RunIdentity, kind: ColumnKind, now: datetime) -> tuple[TimeScope, ...]:
         """
         The typed scopes that a run owns, oldest first.

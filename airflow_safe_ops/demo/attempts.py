@@ -31,7 +31,7 @@ def attempts_of(warehouse: psycopg.Connection[tuple[Any, ...]], day: date) -> li
     from airflow_safe_ops.sql.text import quoted
 
     identity = ".".join(quoted(part) for part in SAFE.split("."))
-    text, binds = _pyformat(LedgerSql("safe_ops").history(identity, partition_key(day), limit=None))
+    text, binds = _pyformat(LedgerSql("safe_ops").history.attempts(identity, partition_key(day), limit=None))
     with warehouse.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(text, binds).fetchall()
     return [attempt_row(attempt_line(row)) for row in rows]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from airflow_safe_ops.errors.base import SafeOpsError
 from airflow_safe_ops.errors.data import (
+    AppendedRowsDiffer,
+    AppendedRowsGone,
     AuditFailed,
     ColumnContract,
     DuplicateKeys,
@@ -25,6 +27,7 @@ from airflow_safe_ops.errors.database import (
     LoadCancelled,
     NoLedger,
     OutcomeUnknown,
+    OutdatedLedger,
     ReadOnlyServer,
     SecondLedger,
     StatementFailed,
@@ -58,6 +61,8 @@ from airflow_safe_ops.errors.target import (
 
 __all__ = [
     "AmbiguousTarget",
+    "AppendedRowsDiffer",
+    "AppendedRowsGone",
     "AuditFailed",
     "CascadeForeignKey",
     "ClaimTimeout",
@@ -82,6 +87,7 @@ __all__ = [
     "OpenPartition",
     "OtherWriter",
     "OutcomeUnknown",
+    "OutdatedLedger",
     "PostCheckFailed",
     "QueryRefused",
     "ReadOnlyServer",

@@ -19,8 +19,8 @@ class UnledgeredRows(SafeOpsError):
     code = "SO-102"
     why = "Replacing rows that nobody recorded is a decision. Nothing was published."
     fix = (
-        'Declare on_unledgered="replace" for the first load if the query can make these rows again; '
-        "take it out afterwards."
+        'Declare on_unledgered="replace" for the first load if the query can make these rows again, and take it out '
+        "afterwards; or record them as they stand: airflow safe-ops adopt."
     )
 
 
@@ -118,3 +118,22 @@ class OtherWriter(SafeOpsError):
         "The load was rolled back."
     )
     fix = "It is tried again; find the other writer, or declare exclusive=True to lock the table."
+
+
+class AppendedRowsDiffer(SafeOpsError):
+    """The rows that were appended are not those that the query returns now."""
+
+    code = "SO-113"
+    why = 'strategy="append_once" never changes what it has appended. Nothing was published.'
+    fix = (
+        'Declare on_changed="skip" to keep what was appended first. To append other rows, delete these and run '
+        "airflow safe-ops ledger invalidate; a source that is corrected again and again wants another strategy."
+    )
+
+
+class AppendedRowsGone(SafeOpsError):
+    """The ledger says that the rows were appended, and the target does not hold them."""
+
+    code = "SO-114"
+    why = "Somebody deleted them or restored the table; appending them again is a decision. Nothing was published."
+    fix = "Run airflow safe-ops ledger invalidate with a reason, then the load again."

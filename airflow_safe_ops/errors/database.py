@@ -56,6 +56,14 @@ class NoLedger(SafeOpsError):
     fix = "Run `airflow safe-ops ledger init`, or let the first load make it."
 
 
+class OutdatedLedger(SafeOpsError):
+    """The ledger was made by an older version of the package."""
+
+    code = "SO-504"
+    why = "It lacks columns that this version reads. Loads bring it up to date by themselves, if their login may."
+    fix = "Run `airflow safe-ops ledger init`."
+
+
 class LedgerDenied(SafeOpsError):
     """The ledger's schema or tables cannot be made or written with this login."""
 

@@ -6,11 +6,12 @@ import uuid
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from typing import Any
 
 from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.definition.load import Load
-from airflow_safe_ops.definition.partition import TimePartition, ValuePartition
+from airflow_safe_ops.definition.partition import Partition, TimePartition, ValuePartition
 from airflow_safe_ops.definition.scope import Scope, TableScope
 from airflow_safe_ops.definition.target import Column, Table
 from airflow_safe_ops.errors import (
@@ -43,11 +44,18 @@ def prepare(session: Session, load: Load, run: RunIdentity) -> list[LoadTask]:
         if load.deletes:
             refuse_cascade(table)
         _check_names(load, table)
-        return [_task(session, load, table, scope) for scope in _scopes(session, load, table, run, server.now)]
+        scopes = target_scopes(session, load.partition, table, run, server.now)
+        return [_task(session, load, table, scope) for scope in scopes]
 
 
-def _scopes(session: Session, load: Load, table: Table, run: RunIdentity, now: Any) -> Sequence[Scope]:
-    partition = load.partition
+def target_scopes(
+    session: Session, partition: Partition, table: Table, run: RunIdentity, now: datetime
+) -> Sequence[Scope]:
+    """
+    A partition as typed scopes of the target, oldest first; in an open transaction.
+
+    :param now: the server's time.
+    """
     if isinstance(partition, TimePartition):
         column = table.column(partition.column, "partition")
         if column.kind is None:
@@ -68,6 +76,7 @@ def _check_names(load: Load, table: Table) -> None:
         "unique_key": load.key,
         "sequence_by": (load.sequence_by,) if load.sequence_by else (),
         "columns": load.columns or (),
+        "source_slice_column": (load.source_slice_column,) if load.source_slice_column else (),
     }
     for what, names in named.items():
         for name in names:
@@ -96,13 +105,14 @@ def _task(session: Session, load: Load, table: Table, scope: Scope) -> LoadTask:
 
 
 def _binds(load: Load, scope: Scope) -> dict[str, Any]:
-    both = set(scope.binds) & set(load.parameters)
+    own = scope.binds if load.source_slice is None else {**scope.binds, "source_slice": load.source_slice}
+    both = set(own) & set(load.parameters)
     if both:
         raise InvalidArgument(
-            f"parameters name {', '.join(sorted(both))}, which the partition binds already.",
+            f"parameters name {', '.join(sorted(both))}, which the load binds already.",
             fix="Rename the parameter.",
         )
-    return {**scope.binds, **load.parameters}
+    return {**own, **load.parameters}
 
 
 def _contract(
@@ -113,7 +123,7 @@ def _contract(
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
         raise DuplicateOutput(f"The query returns {', '.join(map(repr, twice))} more than once.", columns=twice)
-    writable = {column.name: column for column in table.columns if column.writable}
+    writable = {c.name: c for c in table.columns if c.writable and c.name != load.source_slice_column}
     wanted = (
         set(load.columns)
         if load.columns

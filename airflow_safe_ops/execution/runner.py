@@ -32,13 +32,13 @@ from airflow_safe_ops.execution.session import ConnectionLostError, Session
 from airflow_safe_ops.execution.transaction import CommitUnknownError, DataTransaction, Observer, WiderClaimError
 from airflow_safe_ops.ledger import claims, store
 from airflow_safe_ops.ledger.claims import Claim, FencedError, Patience
-from airflow_safe_ops.ledger.migrations import init_ledger
-from airflow_safe_ops.plan.load import load_plan
+from airflow_safe_ops.ledger.migrations import init_ledger, is_ledger_there
+from airflow_safe_ops.plan.load import CLAIM, load_plan
 from airflow_safe_ops.plan.model import Facts, LoadTask, Plan
 from airflow_safe_ops.sql.dialect import Connection, Dialect
 
 log = logging.getLogger(__name__)
-CLAIM, PREPARE = "claim", "prepare"
+PREPARE = "prepare"
 _FENCED_TRIES = 20
 
 
@@ -127,8 +127,7 @@ class LoadRunner:
             new = {column.name for column in task.new_columns}  # an earlier partition of this run may have added them
             if replace(now, columns=tuple(c for c in now.columns if c.name not in new)) != task.table:
                 raise TargetChanged(f"{task.table.name} is not what it was when this load began.")
-            has_ledger = sql.schema in [row[0] for row in tx.run(sql.where_is_ledger()).rows]
-            known = store.known_scopes(tx, sql, task.table.identity, task.scope) if has_ledger else []
+            known = store.recorded_of(tx, sql, task.table.identity, task.scope) if is_ledger_there(tx, sql) else []
         return load_plan(task, self.dialect.load, known)
 
     def _load_each(self, tasks: Sequence[LoadTask]) -> LoadResult:
@@ -159,7 +158,7 @@ class LoadRunner:
         except BaseException as error:
             self._record_failure(claim, error)
             raise
-        return PartitionResult.from_facts(task.scope.key, task.attempt_id, facts, claim.waited)
+        return PartitionResult.from_facts(task.key, task.attempt_id, facts, claim.waited)
 
     def _until_held(self, task: LoadTask, claim: Claim, began: float) -> Facts:
         """Claim and load; again when the claim was taken from us or has to be wider."""
@@ -173,11 +172,11 @@ class LoadRunner:
             except CommitUnknownError as error:
                 return self._ask_outcome(task, error)
             except FencedError:
-                log.warning("the claim on %s was taken away before the load began; claiming again", task.scope.key)
+                log.warning("the claim on %s was taken away before the load began; claiming again", task.key)
             except WiderClaimError as wider:
                 log.info("keys moved from %s; claiming these too", ", ".join(s.key for s in wider.scopes))
                 claim.widen(wider.scopes)
-        raise ClaimTooContended(f"The claim on {task.scope.key} of {task.table.name} was lost {_FENCED_TRIES} times.")
+        raise ClaimTooContended(f"The claim on {task.key} of {task.table.name} was lost {_FENCED_TRIES} times.")
 
     def _transaction(self, task: LoadTask, claim: Claim, began: float) -> DataTransaction:
         plan = self._plan_as_of_now(task)
@@ -194,12 +193,12 @@ class LoadRunner:
             found = store.outcome(self.session, self.dialect.ledger, task.attempt_id, wait=70.0)
         except (SafeOpsError, ConnectionLostError) as silence:
             raise OutcomeUnknown(
-                f"Attempt {task.attempt_id} of {task.scope.key} was committed or not: {silence}",
+                f"Attempt {task.attempt_id} of {task.key} was committed or not: {silence}",
                 attempt=task.attempt_id,
             ) from silence
         if found["state"] == "published":
             return found
-        raise CommitNotConfirmed(f"The load of {task.scope.key} is {found['state']} in the ledger.") from error
+        raise CommitNotConfirmed(f"The load of {task.key} is {found['state']} in the ledger.") from error
 
     def _reconnect(self, seconds: float, *, last_words: bool = False) -> None:
         """A new connection; a server that fails over is given some time."""

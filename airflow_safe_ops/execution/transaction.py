@@ -14,7 +14,7 @@ from airflow_safe_ops.ledger import claims, store
 from airflow_safe_ops.ledger.claims import Claim
 from airflow_safe_ops.plan.load import COMMIT, HOLD, PUBLISH
 from airflow_safe_ops.plan.model import Facts, Plan, Statement, Step
-from airflow_safe_ops.plan.outcome import checksum_of, is_changed, rows_unchanged
+from airflow_safe_ops.plan.outcome import checksum_of, is_changed, new_state, rows_unchanged
 
 _SAMPLES = 5
 Observer = Callable[[str, str], None]
@@ -147,10 +147,11 @@ class DataTransaction:
         task, sql = self.plan.task, self.session.dialect.ledger
         facts["seconds"] = time.monotonic() - self.began
         facts.setdefault("rows_deleted", 0)
-        if task.load.keeps_rows:
+        facts.setdefault("rows_inserted", 0)
+        if task.load.keeps_rows or task.load.appends:
             facts["rows_unchanged"] = rows_unchanged(facts)
         facts["checksum_of"] = checksum_of(task, self.session.dialect.name)
         recorded = store.recorded(self.session, sql, self.claim.target_id, task.scope)
-        before = next((record.content for record in recorded if record.key == task.scope.key), None)
+        before = next((record.content for record in recorded if record.key == task.key), None)
         facts["changed"] = is_changed(task, facts, before)
-        store.publish(self.session, sql, self.claim, task.scope, facts)
+        store.publish(self.session, sql, self.claim, task.scope, new_state(task, facts, recorded), facts)

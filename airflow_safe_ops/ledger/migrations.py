@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from airflow_safe_ops.errors import LedgerDenied, SafeOpsError, SecondLedger
+from airflow_safe_ops.errors import LedgerDenied, OutdatedLedger, SafeOpsError, SecondLedger
 from airflow_safe_ops.plan.model import Database, Executor
 from airflow_safe_ops.sql.ledger import LedgerSql
 from airflow_safe_ops.sql.ledger_tables import MIGRATIONS
@@ -30,6 +30,19 @@ def ledger_version(executor: Executor, sql: LedgerSql) -> int:
             schema=others[0],
         )
     return int(executor.run(sql.version()).rows[0][0]) if schemas else 0
+
+
+def is_ledger_there(executor: Executor, sql: LedgerSql) -> bool:
+    """
+    Whether there is a ledger that can be read.
+
+    :raises OutdatedLedger: an older version of the package made it.
+    :raises SecondLedger: the database has a ledger in another schema.
+    """
+    version, newest = ledger_version(executor, sql), MIGRATIONS[-1].number
+    if 0 < version < newest:
+        raise OutdatedLedger(f"The ledger in schema {sql.schema!r} is at migration {version}; {newest} are due.")
+    return version > 0
 
 
 def init_ledger(database: Database, sql: LedgerSql, sqlstate: SqlState) -> int:

@@ -5,44 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from airflow_safe_ops.definition.checks import CheckResult
 from airflow_safe_ops.definition.identity import RunIdentity
-from airflow_safe_ops.definition.scope import Scope, TimeScope, from_json, overlaps, to_json
+from airflow_safe_ops.definition.scope import Scope, TimeScope, covers, from_json, overlaps, to_json
 from airflow_safe_ops.errors import LoadCancelled, SafeOpsError
 from airflow_safe_ops.ledger.claims import Claim, FencedError, release
-from airflow_safe_ops.plan.model import Database, Executor, Facts, LoadTask
-from airflow_safe_ops.sql.ledger import LedgerSql
+from airflow_safe_ops.plan.model import Database, Executor, Facts, LoadTask, Recorded
+from airflow_safe_ops.sql.ledger import ATTEMPT_FACTS, LedgerSql
 
 _MESSAGE = 2000
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """One partition as the ledger knows it."""
-
-    key: str
-    scope: Scope
-    row_count: int | None
-    checksum: str | None
-    checksum_of: str | None
-
-    @property
-    def content(self) -> Facts:
-        """What can be compared with a later load."""
-        return {"row_count": self.row_count, "checksum": self.checksum, "checksum_of": self.checksum_of}
-
-
 def recorded(tx: Executor, sql: LedgerSql, target_id: int, scope: Scope) -> list[Recorded]:
     """The recorded partitions of a target that overlap a scope."""
-    rows = tx.run(sql.partitions(target_id, *_range(scope))).named
-    found = [
-        Recorded(r["partition_key"], from_json(r["scope"]), r["row_count"], r["checksum"], r["checksum_of"])
-        for r in rows
-    ]
+    rows = tx.run(sql.partitions(target_id, *_range(scope))).rows
+    found = [Recorded(key, from_json(text), *facts) for key, text, *facts in rows]
     return [record for record in found if overlaps(record.scope, scope)]
 
 
@@ -53,19 +33,33 @@ def _range(scope: Scope) -> tuple[str | None, datetime | None, datetime | None]:
     return None, None, None
 
 
-def known_scopes(tx: Executor, sql: LedgerSql, identity: str, scope: Scope) -> list[Scope]:
-    """The scopes of a target that some recorded load wrote, as far as they overlap one; none without a target."""
+def recorded_of(tx: Executor, sql: LedgerSql, identity: str, scope: Scope) -> list[Recorded]:
+    """The same by the target's identity; none where the ledger does not know the target."""
     rows = tx.run(sql.find_target(identity)).rows
-    return [record.scope for record in recorded(tx, sql, int(rows[0][0]), scope)] if rows else []
+    return recorded(tx, sql, int(rows[0][0]), scope) if rows else []
 
 
 def attempt_row(task: LoadTask, run: RunIdentity) -> dict[str, Any]:
     """The attempt as it is written when its claim is held: what is loaded, who runs it, from which code."""
+    load = task.load
+    what = attempt_of(run, task.attempt_id, task.key, task.scope, load.source_slice, load.strategy)
+    return {**what, "sql_hash": hashlib.sha256(load.sql.encode()).hexdigest()}
+
+
+def attempt_of(
+    run: RunIdentity, attempt_id: str, key: str, scope: Scope, source_slice: str | None, doing: str
+) -> dict[str, Any]:
+    """
+    Any attempt: what is done with which partition, and by whom.
+
+    :param doing: a load's strategy, ``adopt`` or ``invalidate``.
+    """
     return {
-        "attempt_id": task.attempt_id,
-        "partition_key": task.scope.key,
-        "scope": to_json(task.scope),
-        "strategy": task.load.strategy,
+        "attempt_id": attempt_id,
+        "partition_key": key,
+        "scope": to_json(scope),
+        "source_slice": source_slice,
+        "strategy": doing,
         "instance": run.instance,
         "dag_id": run.dag_id,
         "task_id": run.task_id,
@@ -78,31 +72,76 @@ def attempt_row(task: LoadTask, run: RunIdentity) -> dict[str, Any]:
         "user_name": run.user,
         "code_version": run.code_version,
         "parameters": json.dumps(run.params, default=str, sort_keys=True),
-        "sql_hash": hashlib.sha256(task.load.sql.encode()).hexdigest(),
     }
 
 
-def publish(tx: Executor, sql: LedgerSql, claim: Claim, scope: Scope, facts: Facts) -> None:
+def publish(tx: Executor, sql: LedgerSql, claim: Claim, scope: Scope, state: str | None, facts: Facts) -> None:
     """
     Record the load as published and give its claim back, in the transaction of its data.
 
     Other recorded partitions that overlap what was written (a month over its days, days from which keys moved
-    away) keep their state but no longer their counts and checksum.
+    away) keep their state but no longer their counts and checksum; other slices of one partition keep all.
 
+    :param state: what the partition's record says now: ``published``; ``adopted``, rows that were there; None where
+        nothing was written and it stays as it is.
     :raises FencedError: the attempt is not there as ``started``, or its claim is gone.
     """
-    touched = {record.key for part in claim.scopes for record in recorded(tx, sql, claim.target_id, part)}
-    for key in sorted(touched - {scope.key}):  # one order for all loads: no deadlock
-        tx.run(sql.touch_partition(claim.target_id, key))
-    if tx.run(sql.publish_attempt(claim.attempt_id, facts)).rowcount != 1:
+    if state == "published":
+        _touch(tx, sql, claim, scope)
+    end(tx, sql, claim, "published", {name: facts.get(name) for name in ATTEMPT_FACTS})
+    if state is not None:
+        put_partition(tx, sql, claim, scope, state, facts)
+    put_checks(tx, sql, claim, facts.get("checks", ()))
+    release(tx, sql, claim)
+
+
+def invalidate(tx: Executor, sql: LedgerSql, claim: Claim) -> None:
+    """The partition is to be loaded again; those that overlap it lose what was counted in them."""
+    tx.run(sql.forget_counts(claim.target_id, claim.attempt["partition_key"], "missing"))
+    for key, record in _others(tx, sql, claim):
+        tx.run(sql.forget_counts(claim.target_id, key, record.state))
+
+
+def _touch(tx: Executor, sql: LedgerSql, claim: Claim, scope: Scope) -> None:
+    for key, record in _others(tx, sql, claim):
+        # Rows that nobody loaded, or that a person declared invalid, are loaded only where all of them were written.
+        stays = record.state in ("missing", "adopted") and not covers(scope, record.scope)
+        tx.run(sql.forget_counts(claim.target_id, key, record.state if stays else "published"))
+
+
+def _others(tx: Executor, sql: LedgerSql, claim: Claim) -> list[tuple[str, Recorded]]:
+    """The other recorded partitions that overlap the claim; not the other slices of an appended one."""
+    mine, source_slice = claim.attempt["partition_key"], claim.attempt["source_slice"]
+    found = {
+        record.key: record
+        for part in claim.scopes
+        for record in recorded(tx, sql, claim.target_id, part)
+        if record.key != mine and (source_slice is None or record.source_slice is None)
+    }
+    return sorted(found.items(), key=lambda pair: pair[0])  # one order for all loads: no deadlock
+
+
+def end(tx: Executor, sql: LedgerSql, claim: Claim, state: str, values: Facts) -> None:
+    """
+    The attempt is over, in the transaction of what it did.
+
+    :raises FencedError: it is not there as ``started``.
+    """
+    if tx.run(sql.end_attempt(claim.attempt_id, state, values)).rowcount != 1:
         raise FencedError
+
+
+def put_partition(tx: Executor, sql: LedgerSql, claim: Claim, scope: Scope, state: str, facts: Facts) -> None:
+    """Record the partition as this attempt left it."""
     tx.run(
         sql.put_partition(
             {
                 "target_id": claim.target_id,
-                "partition_key": scope.key,
+                "partition_key": claim.attempt["partition_key"],
                 "scope": to_json(scope),
+                "source_slice": claim.attempt["source_slice"],
                 **dict(zip(("range_of", "lo", "hi"), _range(scope), strict=True)),
+                "state": state,
                 "attempt_id": claim.attempt_id,
                 "row_count": facts["rows_after"],
                 "checksum": facts.get("checksum"),
@@ -110,8 +149,6 @@ def publish(tx: Executor, sql: LedgerSql, claim: Claim, scope: Scope, facts: Fac
             }
         )
     )
-    put_checks(tx, sql, claim, facts.get("checks", ()))
-    release(tx, sql, claim)
 
 
 def changed_in_run(tx: Executor, sql: LedgerSql, run: RunIdentity) -> bool:
@@ -152,7 +189,7 @@ def fail(database: Database, sql: LedgerSql, claim: Claim, error: BaseException)
     with database.transaction(lock=2.0) as tx:
         if claim.target_id:
             tx.run(sql.start_attempt({**claim.attempt, "target_id": claim.target_id}))
-        tx.run(sql.fail_attempt(claim.attempt_id, what))
+        tx.run(sql.end_attempt(claim.attempt_id, "failed", what))
         tx.run(sql.release_claim(claim.attempt_id))
         if isinstance(error, SafeOpsError):
             put_checks(tx, sql, claim, error.facts.get("results", ()))

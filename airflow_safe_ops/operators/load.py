@@ -15,6 +15,7 @@ from airflow_safe_ops.definition.load import (
     Checksum,
     Load,
     NotMatchedBySource,
+    OnChanged,
     OnDuplicates,
     OnEmpty,
     OnKeyMoved,
@@ -59,7 +60,7 @@ class IdempotentLoadOperator(BaseSQLOperator):
     :param partition: the part of the target that a run owns: :class:`TimePartition`, :class:`ValuePartition`,
         :class:`WholeTable`, or the dict or text of one (templated)
     :param strategy: ``delete_insert`` (default) replaces the partition; ``merge`` updates rows that differ and
-        inserts new keys
+        inserts new keys; ``append_once`` only adds rows, those of one partition (and ``source_slice``) once
     :param parameters: values for ``:name`` in the SQL (templated)
     :param columns: the target's columns to load, where the others take their defaults; default all
     :param unique_key: columns of which every combination stands once; checked on the query's rows and against
@@ -73,7 +74,15 @@ class IdempotentLoadOperator(BaseSQLOperator):
     :param on_schema_change: columns of query and target differ: ``fail`` (default), ``append_new_columns``,
         ``ignore``
     :param on_empty: no rows for a partition that has rows: ``fail`` (default) or ``replace``
-    :param on_unledgered: the partition holds rows that no recorded load wrote: ``fail`` (default) or ``replace``
+    :param on_unledgered: the partition holds rows that no recorded load wrote: ``fail`` (default) or ``replace``;
+        with ``append_once`` ``adopt`` instead: they are recorded if they are what the query returns
+    :param source_slice: ``append_once`` only: what of the source is loaded, where several loads append to one
+        partition: a file's name, a batch's number; ``:source_slice`` in the SQL. Needs ``unique_key`` or
+        ``source_slice_column``. Default None: the partition itself (templated)
+    :param source_slice_column: a column of the target that the operator fills with ``source_slice``; the query does
+        not return it. Default None: the rows of a slice are found by their ``unique_key``
+    :param on_changed: ``append_once`` only: the query returns other rows than those that were appended: ``fail``
+        (default) or ``skip``, which keeps the first ones
     :param exclusive: lock the table against every other writer during the load; readers go on. Default False
     :param checksum: ``auto`` (default) and ``full`` hash all columns, ``key`` the unique key, ``off`` nothing;
         it decides whether an unchanged reload says so
@@ -97,6 +106,7 @@ class IdempotentLoadOperator(BaseSQLOperator):
         "sql",
         "partition",
         "parameters",
+        "source_slice",
         "audits",
         "post_checks",
     )
@@ -125,6 +135,9 @@ class IdempotentLoadOperator(BaseSQLOperator):
         on_schema_change: OnSchemaChange = "fail",
         on_empty: OnEmpty = "fail",
         on_unledgered: OnUnledgered = "fail",
+        source_slice: str | None = None,
+        source_slice_column: str | None = None,
+        on_changed: OnChanged = "fail",
         exclusive: bool = False,
         checksum: Checksum = "auto",
         audits: Sequence[Check] = (),
@@ -149,6 +162,9 @@ class IdempotentLoadOperator(BaseSQLOperator):
         self.on_schema_change = on_schema_change
         self.on_empty = on_empty
         self.on_unledgered = on_unledgered
+        self.source_slice = source_slice
+        self.source_slice_column = source_slice_column
+        self.on_changed = on_changed
         self.exclusive = exclusive
         self.checksum = checksum
         self.audits = audits
@@ -243,6 +259,9 @@ class IdempotentLoadOperator(BaseSQLOperator):
             on_schema_change=self.on_schema_change,
             on_empty=self.on_empty,
             on_unledgered=self.on_unledgered,
+            source_slice=self.source_slice,
+            source_slice_column=self.source_slice_column,
+            on_changed=self.on_changed,
             exclusive=self.exclusive,
             checksum=self.checksum,
             parameters=dict(self.parameters or {}),
@@ -268,7 +287,7 @@ class IdempotentLoadOperator(BaseSQLOperator):
         literal = isinstance(self.partition, Mapping | str) and "{{" not in str(self.partition)
         if literal:
             partition_from(self.partition)
-        given = (self.table, self.sql, self.parameters, self.audits, self.post_checks)
+        given = (self.table, self.sql, self.parameters, self.source_slice, self.audits, self.post_checks)
         is_known = not any(hasattr(value, "resolve") for value in given) and not isinstance(self.parameters, str)
         if is_known and isinstance(self.partition, TimePartition | ValuePartition | WholeTable):
             self._load()

@@ -88,13 +88,13 @@ def no_duplicates(key: tuple[str, ...], what: str) -> Guard:
     return Guard(DuplicateKeys, guard)
 
 
-def no_accidental_empty(scope: Scope, table: str) -> Guard:
+def no_accidental_empty(key: str, table: str) -> Guard:
     """No rows for a partition that has rows."""
 
     def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
         if facts["rows_staged"] or not facts["rows_before"]:
             return None
-        return EmptySource(f"The query returned no rows for {scope.key}, where {table} has rows.", partition=scope.key)
+        return EmptySource(f"The query returned no rows for {key}, where {table} has rows.", partition=key)
 
     return Guard(EmptySource, guard)
 
@@ -110,14 +110,15 @@ def only_ledgered_rows(scope: Scope, table: str) -> Guard:
     return Guard(UnledgeredRows, guard)
 
 
-def no_moved_keys(key: tuple[str, ...]) -> Guard:
-    """No staged key stands in another partition."""
+def no_moved_keys(key: tuple[str, ...], *, appends: bool = False) -> Guard:
+    """No staged key stands in another partition, nor in another slice of this one."""
 
     def guard(facts: Facts, samples: Samples) -> SafeOpsError | None:
         if not facts["keys_moved"]:
             return None
         return KeysMoved(
             f"{facts['keys_moved']:,} staged keys ({', '.join(key)}) stand in another partition.{shown(samples)}",
+            fix="Leave them out of the query, or load with a strategy that can move them." if appends else None,
             rows=facts["keys_moved"],
             samples=samples,
         )
@@ -125,18 +126,18 @@ def no_moved_keys(key: tuple[str, ...]) -> Guard:
     return Guard(KeysMoved, guard)
 
 
-def rows_as_written(scope: Scope, table: str, *, keeps: bool) -> Guard:
+def rows_as_written(key: str, table: str, *, keeps: bool) -> Guard:
     """The partition holds what was staged or, where the strategy keeps rows, what was inserted and left there."""
 
     def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
         if keeps:
-            expected = facts["rows_before"] - facts.get("rows_deleted", 0) + facts["rows_inserted"]
+            expected = facts["rows_before"] - facts.get("rows_deleted", 0) + facts.get("rows_inserted", 0)
         else:
             expected = facts["rows_staged"]
         if facts["rows_after"] == expected:
             return None
         return OtherWriter(
-            f"{table} holds {facts['rows_after']:,} rows in {scope.key}, where this load left {expected:,}.",
+            f"{table} holds {facts['rows_after']:,} rows in {key}, where this load left {expected:,}.",
             found=facts["rows_after"],
             expected=expected,
         )

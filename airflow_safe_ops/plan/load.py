@@ -3,113 +3,33 @@ Which steps one load of one partition takes, in which order, and what refuses it
 
 Every strategy stages what the query returns, looks at the stage before it touches the target, writes, counts
 what the target then holds, and publishes data and ledger in one transaction. The SQL comes from a dialect
-through :class:`LoadSql`; nothing here knows which.
+through :class:`~airflow_safe_ops.plan.load_sql.LoadSql`; nothing here knows which.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from airflow_safe_ops.definition.checks import Check
 from airflow_safe_ops.definition.scope import Scope, TableScope, TimeScope, covers, gaps
 from airflow_safe_ops.definition.target import Table
 from airflow_safe_ops.errors import CascadeForeignKey
-from airflow_safe_ops.plan import guards
-from airflow_safe_ops.plan.model import LoadTask, Plan, Statement, Step
+from airflow_safe_ops.plan import append, guards
+from airflow_safe_ops.plan.load_sql import LoadSql
+from airflow_safe_ops.plan.model import LoadTask, Plan, Recorded, Step
 
-HOLD, PUBLISH, COMMIT = "claim.hold", "ledger.publish", "commit"
+Write = Callable[[LoadTask, LoadSql, Sequence[Recorded]], list[Step]]
 
-
-class LoadSql(Protocol):
-    """The statements of a load, as one dialect writes them."""
-
-    def lock_table(self, task: LoadTask) -> Statement:
-        """Keep every other writer out until the transaction ends."""
-
-    def add_column(self, task: LoadTask, name: str, type_: str) -> Statement:
-        """Add one column to the target."""
-
-    def create_stage(self, task: LoadTask) -> Statement:
-        """An empty stage with the types of the target's columns, gone with the transaction."""
-
-    def fill_stage(self, task: LoadTask) -> Statement:
-        """What the author's query returns, into the stage."""
-
-    def keep_latest(self, task: LoadTask) -> Statement:
-        """Of each key only the row that comes last by ``sequence_by``."""
-
-    def tied_keys(self, task: LoadTask) -> Statement:
-        """How many keys have two latest rows (``duplicate_keys``)."""
-
-    def tied_sample(self, task: LoadTask) -> Statement:
-        """Some of those keys."""
-
-    def look_at_stage(self, task: LoadTask) -> Statement:
-        """``rows_staged, null_in_partition, rows_outside, null_key_0 …`` in one pass."""
-
-    def odd_rows(self, task: LoadTask) -> Statement:
-        """Some staged rows that are outside, or NULL where they must not be."""
-
-    def look_at_target(self, task: LoadTask, unknown: Sequence[Scope]) -> Statement:
-        """``rows_before, unledgered``: rows of the partition, and whether any lies in the unknown parts."""
-
-    def unique_stage(self, task: LoadTask) -> Statement:
-        """A unique index on the stage's key: it fails where a key stands twice."""
-
-    def duplicate_sample(self, task: LoadTask) -> Statement:
-        """Some keys that stand twice in the stage."""
-
-    def analyze_stage(self, task: LoadTask) -> Statement:
-        """Tell the planner how large the stage is."""
-
-    def moved_keys(self, task: LoadTask) -> Statement:
-        """``keys_moved``: staged keys that stand in another partition of the target."""
-
-    def moved_sample(self, task: LoadTask) -> Statement:
-        """Where those keys stand: values of the partition's columns, with counts."""
-
-    def delete_moved(self, task: LoadTask) -> Statement:
-        """Take the rows of those keys out of the other partitions."""
-
-    def aggregates(self, task: LoadTask, checks: Sequence[tuple[str, Check]], staged: bool) -> Sequence[Statement]:
-        """Queries that give each check's value under its fact's name."""
-
-    def delete_partition(self, task: LoadTask) -> Statement:
-        """All rows of the partition."""
-
-    def insert_stage(self, task: LoadTask) -> Statement:
-        """All rows of the stage."""
-
-    def delete_unmatched(self, task: LoadTask) -> Statement:
-        """Rows of the partition whose key is not staged."""
-
-    def update_changed(self, task: LoadTask) -> Statement:
-        """Rows of the partition whose key is staged with other values."""
-
-    def insert_missing(self, task: LoadTask) -> Statement:
-        """Staged rows whose key is not in the partition."""
-
-    def arrived(self, task: LoadTask) -> Statement:
-        """``rows_arrived``: rows of the partition whose key is staged."""
-
-    def look_after(self, task: LoadTask) -> Statement:
-        """``rows_after, checksum`` of the partition."""
-
-    def defer_constraints(self) -> Statement:
-        """Check deferrable constraints at the end: rows that go and come back break none."""
-
-    def settle_constraints(self) -> Statement:
-        """Check deferred constraints now."""
+CLAIM, HOLD, PUBLISH, COMMIT = "claim", "claim.hold", "ledger.publish", "commit"
 
 
-def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> Plan:
+def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Recorded]) -> Plan:
     """
     The plan of one load.
 
     :param task: what is loaded.
     :param sql: the dialect's statements.
-    :param known: the scopes of this target that the ledger knows.
+    :param known: the partitions of this target that the ledger knows, as far as they overlap.
     :raises CascadeForeignKey: the strategy would take other tables' rows with it.
     """
     if task.load.deletes:
@@ -124,14 +44,14 @@ def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> Plan:
         *_stage(task, sql),
         *_look(task, sql, known),
         *_check(task, sql, task.load.audits, staged=True),
-        *_WRITES[task.load.strategy](task, sql),
+        *_WRITES[task.load.strategy](task, sql, known),
         # Before the count: a deferred trigger may still change rows.
         *([settle] if deferrable or task.table.notes else []),
         Step(
             "target.count",
             "count the partition as it stands now, with its checksum",
             sql.look_after(task),
-            guards=(guards.rows_as_written(task.scope, task.table.name, keeps=task.load.keeps_rows),),
+            guards=(guards.rows_as_written(task.key, task.table.name, keeps=_keeps(task, known)),),
         ),
         *_check(task, sql, task.load.post_checks, staged=False),
     ]
@@ -149,6 +69,11 @@ def refuse_cascade(table: Table) -> None:
                 child=fk.child,
                 constraint=fk.name,
             )
+
+
+def _keeps(task: LoadTask, known: Sequence[Recorded]) -> bool:
+    """Whether rows that were there before stay, so that what must be there afterwards is not just what was staged."""
+    return task.load.keeps_rows or (task.load.appends and append.appended(task, known) is not None)
 
 
 def unknown_parts(scope: Scope, known: Sequence[Scope]) -> list[Scope]:
@@ -191,19 +116,13 @@ def _stage(task: LoadTask, sql: LoadSql) -> list[Step]:
     return steps
 
 
-def _look(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> list[Step]:
-    load, scope, name = task.load, task.scope, task.table.name
+def _look(task: LoadTask, sql: LoadSql, known: Sequence[Recorded]) -> list[Step]:
+    load, scope = task.load, task.scope
     on_stage = [
         guards.no_null_in_partition(scope),
         guards.no_rows_outside(scope),
         *([guards.no_null_in_key(load.key)] if load.key else []),
     ]
-    on_target = []
-    if load.on_empty == "fail":
-        on_target.append(guards.no_accidental_empty(scope, name))
-    if load.on_unledgered == "fail":
-        on_target.append(guards.only_ledgered_rows(scope, name))
-    unknown = unknown_parts(scope, known) if load.on_unledgered == "fail" else []
     steps = [
         Step(
             "stage.look",
@@ -211,17 +130,32 @@ def _look(task: LoadTask, sql: LoadSql, known: Sequence[Scope]) -> list[Step]:
             sql.look_at_stage(task),
             guards=tuple(on_stage),
             sample=sql.odd_rows(task),
-        ),
-        Step(
-            "target.look",
-            "look at what the partition holds now",
-            sql.look_at_target(task, unknown),
-            guards=tuple(on_target),
-        ),
+        )
     ]
+    if not load.appends:
+        steps.append(_look_at_target(task, sql, known))
     if load.key:
         steps += _look_at_keys(task, sql)
+    if load.appends:
+        steps.append(append.look(task, sql, known))
     return steps
+
+
+def _look_at_target(task: LoadTask, sql: LoadSql, known: Sequence[Recorded]) -> Step:
+    load, scope, name = task.load, task.scope, task.table.name
+    on_target = []
+    if load.on_empty == "fail":
+        on_target.append(guards.no_accidental_empty(scope.key, name))
+    if load.on_unledgered == "fail":
+        on_target.append(guards.only_ledgered_rows(scope, name))
+    whole = [record.scope for record in known if record.source_slice is None]  # a slice is not all of its partition
+    unknown = unknown_parts(scope, whole) if load.on_unledgered == "fail" else []
+    return Step(
+        "target.look",
+        "look at what the partition holds now",
+        sql.look_at_target(task, unknown),
+        guards=tuple(on_target),
+    )
 
 
 def _look_at_keys(task: LoadTask, sql: LoadSql) -> list[Step]:
@@ -241,7 +175,7 @@ def _look_at_keys(task: LoadTask, sql: LoadSql) -> list[Step]:
         if (task.load.on_key_moved == "move" or not has_index(task)) and not task.load.exclusive:
             # Two loads of disjoint partitions could bring one key at once, and neither would see the other's.
             steps += _lock(task, sql)
-        moved = guards.no_moved_keys(key)
+        moved = guards.no_moved_keys(key, appends=task.load.appends)
         steps.append(
             Step(
                 "target.moved",
@@ -264,7 +198,9 @@ def has_index(task: LoadTask) -> bool:
 
 
 def can_move(task: LoadTask) -> bool:
-    """Whether one key could stand in two partitions: not if the key holds the partition's columns."""
+    """Whether one key could stand in two partitions or slices: not if the key holds the partition's columns."""
+    if task.load.source_slice_column is not None:
+        return True
     return not isinstance(task.scope, TableScope) and not set(task.scope.columns) <= set(task.load.key)
 
 
@@ -300,7 +236,7 @@ def _moved(task: LoadTask, sql: LoadSql) -> list[Step]:
     ]
 
 
-def _replace(task: LoadTask, sql: LoadSql) -> list[Step]:
+def _replace(task: LoadTask, sql: LoadSql, _known: Sequence[Recorded]) -> list[Step]:
     return [
         *_moved(task, sql),
         Step("target.delete", "delete the partition's rows", sql.delete_partition(task), fact="rows_deleted"),
@@ -308,7 +244,7 @@ def _replace(task: LoadTask, sql: LoadSql) -> list[Step]:
     ]
 
 
-def _merge(task: LoadTask, sql: LoadSql) -> list[Step]:
+def _merge(task: LoadTask, sql: LoadSql, _known: Sequence[Recorded]) -> list[Step]:
     steps = _moved(task, sql)
     if task.load.not_matched_by_source == "delete":
         steps.append(
@@ -329,7 +265,7 @@ def _merge(task: LoadTask, sql: LoadSql) -> list[Step]:
     return steps
 
 
-_WRITES: Mapping[str, Callable[[LoadTask, LoadSql], list[Step]]] = {"delete_insert": _replace, "merge": _merge}
+_WRITES: Mapping[str, Write] = {"delete_insert": _replace, "merge": _merge, "append_once": append.write}
 
 
 def _notes(task: LoadTask) -> tuple[str, ...]:

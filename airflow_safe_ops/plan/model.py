@@ -131,6 +131,31 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Recorded:
+    """
+    One partition as the ledger knows it.
+
+    :param key: what names it in the ledger.
+    :param state: ``published``, ``adopted``, ``missing`` (it was, and is not valid any more) …
+    :param row_count: None where a load of an overlapping partition wrote a part of it since.
+    :param source_slice: the slice of the source that its rows come from, where only that one was appended.
+    """
+
+    key: str
+    scope: Scope
+    state: str = "published"
+    row_count: int | None = None
+    checksum: str | None = None
+    checksum_of: str | None = None
+    source_slice: str | None = None
+
+    @property
+    def content(self) -> Facts:
+        """What can be compared with a later load."""
+        return {"row_count": self.row_count, "checksum": self.checksum, "checksum_of": self.checksum_of}
+
+
+@dataclass(frozen=True)
 class LoadTask:
     """
     Everything that decides one load of one partition, before anything is written.
@@ -155,6 +180,11 @@ class LoadTask:
     attempt_id: str
     new_columns: tuple[Column, ...] = ()
     drops_columns: bool = False
+
+    @property
+    def key(self) -> str:
+        """What names the load's rows in the ledger: the partition, and the slice of the source where there is one."""
+        return self.scope.key if self.load.source_slice is None else f"{self.scope.key} [{self.load.source_slice}]"
 
     @property
     def names(self) -> tuple[str, ...]:

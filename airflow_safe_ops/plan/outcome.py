@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 
-from airflow_safe_ops.plan.model import Facts, LoadTask
+from airflow_safe_ops.plan.append import appended
+from airflow_safe_ops.plan.model import Facts, LoadTask, Recorded
 
 
 def checksum_of(task: LoadTask, dialect: str) -> str | None:
@@ -18,19 +20,30 @@ def checksum_of(task: LoadTask, dialect: str) -> str | None:
 
 
 def rows_unchanged(facts: Facts) -> int:
-    """Staged rows of a merge that the partition already held."""
+    """Staged rows that the target already held."""
     return int(facts["rows_staged"] - facts["rows_inserted"] - facts.get("rows_updated", 0))
+
+
+def new_state(task: LoadTask, facts: Facts, known: Sequence[Recorded]) -> str | None:
+    """What the partition's record says after the load; None where it stays as it is: nothing was appended again."""
+    if not task.load.appends:
+        return "published"
+    if appended(task, known) is not None:
+        return None
+    return "adopted" if facts["rows_before"] else "published"
 
 
 def is_changed(task: LoadTask, facts: Facts, before: Facts | None) -> bool:
     """
     Whether the partition differs from what was last published; True where that cannot be told.
 
-    A merge counts what it changed. A replacement is compared by rows and checksum, where the
-    checksum covers every column that is written.
+    A merge counts what it changed, an append what it added. A replacement is compared by rows and checksum, where
+    the checksum covers every column that is written.
 
     :param before: ``row_count, checksum, checksum_of`` as last recorded; None for a first load.
     """
+    if task.load.appends:
+        return bool(facts["rows_inserted"])
     if before is None:
         return True
     if task.load.keeps_rows:

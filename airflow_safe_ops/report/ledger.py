@@ -65,6 +65,8 @@ def attempt_line(row: Mapping[str, Any]) -> dict[str, Any]:
         **{name: row[name] for name in COUNTS},
         "changed": row["changed"],
         "checksum": row["checksum"],
+        "source_slice": row["source_slice"],
+        "reason": row["reason"],
         **{name: row[name] for name in ("error_code", "error_class", "error_message")},
     }
 
@@ -84,14 +86,14 @@ def attempt_row(line: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def errors_told(lines: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The errors of failed attempts in full, a paragraph each."""
-    told = []
+def told(lines: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The errors of failed attempts and the reasons of people in full, a paragraph each."""
+    paragraphs = []
     for line in lines:
-        if line["error_message"]:
-            text = f"{_when(line['started_at'])}  {' '.join(line['error_message'].split())}"
-            told.append(textwrap.fill(text, WIDTH, subsequent_indent="  ", break_long_words=False))
-    return told
+        if said := line["error_message"] or line["reason"]:
+            text = f"{_when(line['started_at'])}  {' '.join(said.split())}"
+            paragraphs.append(textwrap.fill(text, WIDTH, subsequent_indent="  ", break_long_words=False))
+    return paragraphs
 
 
 def age(keep: timedelta) -> str:

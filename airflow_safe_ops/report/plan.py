@@ -35,7 +35,7 @@ def plan_data(plans: Sequence[Plan]) -> list[dict[str, Any]]:
     return [
         {
             "target": plan.task.table.identity,
-            "partition": plan.task.scope.key,
+            "partition": plan.task.key,
             "strategy": plan.task.load.strategy,
             "notes": list(plan.notes),
             "steps": [{"name": _CLAIM[0], "what": _CLAIM[1]}, *(_step_data(step) for step in plan.steps)],
@@ -72,7 +72,7 @@ def wrapped_sql(sql: str, width: int) -> list[str]:
 def _one(plan: Plan, place: str) -> str:
     task = plan.task
     lines = [
-        f"partition  {task.scope.key}{place}",
+        f"partition  {task.key}{place}",
         f"target     {task.table.identity}",
         f"strategy   {task.load.strategy}",
     ]

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol
 from airflow_safe_ops.definition.scope import Scope, ValueScope
 from airflow_safe_ops.definition.target import Column, Table
 from airflow_safe_ops.errors import SafeOpsError, UnsupportedConnection
-from airflow_safe_ops.plan.load import LoadSql
+from airflow_safe_ops.plan.load_sql import LoadSql
 from airflow_safe_ops.plan.model import Executor, Statement
 from airflow_safe_ops.sql.ledger import LedgerSql
 

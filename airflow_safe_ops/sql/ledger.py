@@ -8,6 +8,7 @@ from typing import Any
 from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.errors import InvalidArgument
 from airflow_safe_ops.plan.model import Statement, bind
+from airflow_safe_ops.sql.ledger_history import LedgerHistorySql
 from airflow_safe_ops.sql.ledger_tables import Migration
 from airflow_safe_ops.sql.text import quoted
 
@@ -40,6 +41,7 @@ class LedgerSql:
                 f"[safe_ops] ledger_schema is {schema!r}, which is no name of a schema.", fix="Use 1 to 63 bytes."
             )
         self.schema = schema
+        self.history = LedgerHistorySql(schema)
         self._s = quoted(schema)
 
     def _t(self, table: str) -> str:
@@ -188,22 +190,17 @@ class LedgerSql:
             values,
         )
 
-    def publish_attempt(self, attempt_id: str, facts: Mapping[str, Any]) -> Statement:
-        """The attempt as ``published``, with what it counted; in the transaction of the data."""
-        sets = ", ".join(f"{name} = {bind(name)}" for name in ATTEMPT_FACTS)
-        return Statement(
-            f"UPDATE {self._t('attempt')} SET state = 'published', finished_at = pg_catalog.clock_timestamp(), {sets} "
-            f"WHERE attempt_id = CAST({bind('attempt_id')} AS uuid) AND state = 'started'",
-            {**{name: facts.get(name) for name in ATTEMPT_FACTS}, "attempt_id": attempt_id},
-        )
+    def end_attempt(self, attempt_id: str, state: str, values: Mapping[str, Any]) -> Statement:
+        """
+        The attempt in its last state, with what it counted or why it failed; no row if it is over already.
 
-    def fail_attempt(self, attempt_id: str, values: Mapping[str, Any]) -> Statement:
-        """The attempt as ``failed``, unless it was published after all."""
-        sets = ", ".join(f"{name} = {bind(name)}" for name in values)
+        :param state: ``published``, ``adopted``, ``invalidated`` in the transaction of what it did, or ``failed``.
+        """
+        sets = ", ".join(f"{name} = {bind(name)}" for name in ("state", *values))
         return Statement(
-            f"UPDATE {self._t('attempt')} SET state = 'failed', finished_at = pg_catalog.clock_timestamp(), {sets} "
+            f"UPDATE {self._t('attempt')} SET finished_at = pg_catalog.clock_timestamp(), {sets} "
             f"WHERE attempt_id = CAST({bind('attempt_id')} AS uuid) AND state = 'started'",
-            {**values, "attempt_id": attempt_id},
+            {**values, "state": state, "attempt_id": attempt_id},
         )
 
     def attempt_state(self, attempt_id: str) -> Statement:
@@ -224,14 +221,14 @@ class LedgerSql:
         )
 
     def put_partition(self, values: Mapping[str, Any]) -> Statement:
-        """The partition as ``published`` by the attempt."""
+        """The partition as the attempt left it."""
         names = tuple(values)
         given = ", ".join(f"CAST({bind(n)} AS uuid)" if n == "attempt_id" else bind(n) for n in names)
         sets = ", ".join(f"{n} = excluded.{n}" for n in names if n not in ("target_id", "partition_key"))
         return Statement(
-            f"INSERT INTO {self._t('partition')} ({', '.join(names)}, state, published_at) "
-            f"VALUES ({given}, 'published', pg_catalog.clock_timestamp()) ON CONFLICT (target_id, partition_key) "
-            f"DO UPDATE SET {sets}, state = 'published', published_at = pg_catalog.clock_timestamp()",
+            f"INSERT INTO {self._t('partition')} ({', '.join(names)}, published_at) "
+            f"VALUES ({given}, pg_catalog.clock_timestamp()) ON CONFLICT (target_id, partition_key) "
+            f"DO UPDATE SET {sets}, published_at = pg_catalog.clock_timestamp()",
             values,
         )
 
@@ -247,135 +244,20 @@ class LedgerSql:
             else ""
         )
         return Statement(
-            "SELECT partition_key, scope, state, attempt_id::text AS attempt_id, row_count, checksum, checksum_of "
+            "SELECT partition_key, scope, state, row_count, checksum, checksum_of, source_slice "
             f"FROM {self._t('partition')} WHERE target_id = {bind('target_id')}{also}",
             {"target_id": target_id, "range_of": range_of, "lo": lo, "hi": hi},
         )
 
-    def touch_partition(self, target_id: int, key: str) -> Statement:
-        """Another load wrote a part of it: what was counted there is no longer known."""
+    def forget_counts(self, target_id: int, key: str, state: str) -> Statement:
+        """What was counted in a partition is no longer known: another load wrote a part of it, or a person did."""
         return Statement(
-            f"UPDATE {self._t('partition')} SET row_count = NULL, checksum = NULL, state = 'published' "
+            f"UPDATE {self._t('partition')} SET row_count = NULL, checksum = NULL, state = {bind('state')} "
             f"WHERE target_id = {bind('target_id')} AND partition_key = {bind('key')}",
-            {"target_id": target_id, "key": key},
+            {"target_id": target_id, "key": key, "state": state},
         )
 
     def put_check(self, values: Mapping[str, Any]) -> Statement:
         """One check's result."""
         given = ", ".join(f"CAST({bind(n)} AS uuid)" if n == "attempt_id" else bind(n) for n in values)
         return Statement(f"INSERT INTO {self._t('check')} ({', '.join(values)}) VALUES ({given})", values)
-
-    # --- reading --------------------------------------------------------------------------------------------
-
-    def targets(self) -> Statement:
-        """Every target that the ledger knows."""
-        return Statement(f"SELECT identity FROM {self._t('target')} ORDER BY identity")
-
-    def partition_keys(self, table: str | None, text: str) -> Statement:
-        """Partitions whose key is the text; where there is none, those whose key holds it."""
-        also = f" AND t.identity = {bind('table')}" if table else ""
-        return Statement(
-            "WITH found AS (SELECT DISTINCT a.partition_key "
-            f"FROM {self._t('attempt')} AS a JOIN {self._t('target')} AS t USING (target_id) "
-            f"WHERE position({bind('text')} IN a.partition_key) > 0{also}) "
-            f"SELECT partition_key FROM found WHERE partition_key = {bind('text')} OR NOT EXISTS "
-            f"(SELECT 1 FROM found WHERE partition_key = {bind('text')}) ORDER BY partition_key",
-            {"table": table, "text": text},
-        )
-
-    def _tries(self, where: str) -> str:
-        """
-        The attempts that meet a condition, each with its ``outcome``.
-
-        ``started`` is ``running`` while its claim lives, else ``lost``.
-
-        A claim lives while a transaction that has not ended holds its row: the row's ``xmax`` names it, on a
-        standby too. So looking takes no lock, writes nothing and needs no right but SELECT. Between two
-        transactions a claim lives for the seconds of ``grace``.
-        """
-        snapshot = "pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::bigint"
-        # xmax is the lower half of a transaction's number; the upper half is that of the nearest present number.
-        number = f"{snapshot} + (c.xmax::text::bigint - {snapshot} % 4294967296 + 6442450944) % 4294967296 - 2147483648"
-        in_progress = (
-            "CASE WHEN c.xmax::text::bigint >= 3 "
-            f"THEN coalesce(pg_catalog.pg_xact_status(greatest({number}, 0)::text::xid8) = 'in progress', FALSE) "
-            "ELSE FALSE END"
-        )
-        idle = f"pg_catalog.clock_timestamp() - c.touched_at >= make_interval(secs => {bind('grace')})"
-        return (
-            "SELECT t.identity, a.*, CASE WHEN a.state <> 'started' THEN a.state WHEN c.attempt_id IS NULL THEN 'lost' "
-            f"WHEN {idle} AND NOT {in_progress} THEN 'lost' ELSE 'running' END AS outcome "
-            f"FROM {self._t('attempt')} AS a JOIN {self._t('target')} AS t USING (target_id) "
-            f"LEFT JOIN {self._t('claim')} AS c USING (attempt_id) WHERE {where}"
-        )
-
-    def history(self, table: str | None, partition: str | None, limit: int | None, grace: float = 5.0) -> Statement:
-        """Attempts, newest last, each with its outcome as it stands now; the newest ``limit`` of them."""
-        where = ["TRUE"]
-        if table:
-            where.append(f"t.identity = {bind('table')}")
-        if partition:
-            where.append(f"a.partition_key = {bind('partition')}")
-        return Statement(
-            f"WITH tries AS ({self._tries(' AND '.join(where))}), newest AS (SELECT *, count(*) OVER () AS total "
-            f"FROM tries ORDER BY started_at DESC, attempt_id LIMIT CAST({bind('limit')} AS bigint)) "
-            "SELECT * FROM newest ORDER BY started_at, attempt_id",
-            {"table": table, "partition": partition, "limit": limit, "grace": grace},
-        )
-
-    def summary(self, table: str | None, limit: int | None = None, grace: float = 5.0) -> Statement:
-        """
-        Each partition that was published or tried, with how its attempts ended; the last ``limit`` of them.
-
-        Its state is the recorded one. One that never was published is ``loading``, ``lost`` (its newest attempt
-        is) or ``missing``.
-        """
-        where = f"t.identity = {bind('table')}" if table else "TRUE"
-        counts = ", ".join(
-            f"count(*) FILTER (WHERE outcome = '{outcome}') AS {outcome}"
-            for outcome in ("published", "failed", "lost", "running")
-        )
-        tried = ", ".join(f"coalesce(r.{n}, 0) AS {n}" for n in ("attempts", "published", "failed", "lost", "running"))
-        return Statement(
-            f"WITH tries AS ({self._tries(where)}), "
-            f"tried AS (SELECT target_id, partition_key, count(*) AS attempts, {counts}, max(started_at) AS tried_at, "
-            "(array_agg(outcome ORDER BY started_at DESC))[1] AS newest FROM tries GROUP BY target_id, partition_key), "
-            "listed AS (SELECT t.identity, coalesce(p.partition_key, r.partition_key) AS partition_key, "
-            "CASE WHEN p.state IS NOT NULL THEN p.state WHEN r.running > 0 THEN 'loading' "
-            "WHEN r.newest = 'lost' THEN 'lost' ELSE 'missing' END AS state, p.row_count, "
-            f"{tried}, p.published_at, r.tried_at, p.attempt_id::text AS attempt_id "
-            f"FROM {self._t('partition')} AS p FULL JOIN tried AS r "
-            "ON r.target_id = p.target_id AND r.partition_key = p.partition_key "
-            f"JOIN {self._t('target')} AS t ON t.target_id = coalesce(p.target_id, r.target_id) WHERE {where}), "
-            "newest AS (SELECT *, count(*) OVER () AS total FROM listed "
-            f'ORDER BY identity DESC, partition_key COLLATE "C" DESC LIMIT CAST({bind("limit")} AS bigint)) '
-            'SELECT * FROM newest ORDER BY identity, partition_key COLLATE "C"',
-            {"table": table, "limit": limit, "grace": grace},
-        )
-
-    def _old_attempts(self) -> str:
-        """Attempts that began so long ago and are not the one that published a partition as it stands."""
-        return (
-            f"FROM {self._t('attempt')} AS a "
-            f"WHERE a.started_at < pg_catalog.clock_timestamp() - make_interval(secs => {bind('seconds')}) "
-            f"AND NOT EXISTS (SELECT 1 FROM {self._t('partition')} AS p WHERE p.attempt_id = a.attempt_id) "
-            f"AND NOT EXISTS (SELECT 1 FROM {self._t('claim')} AS c WHERE c.attempt_id = a.attempt_id)"
-        )
-
-    def count_old(self, days: float) -> Statement:
-        """How many rows a prune would delete."""
-        return Statement(f"SELECT count(*) AS attempts {self._old_attempts()}", {"seconds": days * 86400})
-
-    def prune(self, days: float) -> Sequence[Statement]:
-        """Delete those attempts with their checks."""
-        binds = {"seconds": days * 86400}
-        return (
-            Statement(
-                f"DELETE FROM {self._t('check')} WHERE attempt_id IN (SELECT a.attempt_id {self._old_attempts()})",
-                binds,
-            ),
-            Statement(
-                f"DELETE FROM {self._t('attempt')} WHERE attempt_id IN (SELECT a.attempt_id {self._old_attempts()})",
-                binds,
-            ),
-        )

@@ -71,4 +71,12 @@ _FIRST = (
     "CREATE INDEX safe_ops_check_by_attempt ON {s}.safe_ops_check (attempt_id)",
 )
 
-MIGRATIONS = (Migration(1, "targets, attempts, claims, partitions, checks", _FIRST),)
+_SECOND = (
+    "ALTER TABLE {s}.safe_ops_attempt ADD COLUMN source_slice text, ADD COLUMN reason text",
+    "ALTER TABLE {s}.safe_ops_partition ADD COLUMN source_slice text",
+)
+
+MIGRATIONS = (
+    Migration(1, "targets, attempts, claims, partitions, checks", _FIRST),
+    Migration(2, "slices of a source, reasons", _SECOND),
+)

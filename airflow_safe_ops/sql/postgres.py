@@ -28,18 +28,18 @@ from airflow_safe_ops.errors import (
     UnsupportedPartitionColumn,
     UnsupportedServer,
 )
-from airflow_safe_ops.plan.load import HOLD, PUBLISH
+from airflow_safe_ops.plan.load import CLAIM, HOLD, PUBLISH
 from airflow_safe_ops.plan.model import Executor, LoadTask, Statement, bind
-from airflow_safe_ops.sql import checks, replace, stage, upsert
+from airflow_safe_ops.sql import append, checks, replace, stage, upsert
 from airflow_safe_ops.sql.dialect import Capabilities, Dialect, Limits, Server
 from airflow_safe_ops.sql.ledger import LedgerSql
 from airflow_safe_ops.sql.postgres_catalog import describe
-from airflow_safe_ops.sql.text import as_text, in_scope, quoted, scope_binds, stage_name, typed_values
+from airflow_safe_ops.sql.text import as_text, owned_binds, owned_rows, quoted, stage_name, typed_values
 
 SAVEPOINT = "safe_ops_part"
 _LONGEST = 2**31 - 1  # milliseconds: the server takes no more
 _TERMINAL_CLASSES = ("22", "23", "42")
-_LEDGER_STEPS = ("ledger", "claim", HOLD, PUBLISH)
+_LEDGER_STEPS = ("ledger", CLAIM, HOLD, PUBLISH)
 # A value is written as the same text in every session: drivers read it, and partitions are named by it.
 _SAME_TEXT = ("SET LOCAL datestyle = 'ISO'", "SET LOCAL intervalstyle = 'postgres'", "SET LOCAL extra_float_digits = 1")
 
@@ -269,6 +269,18 @@ def _as_text(value: Any) -> str:
     raise InvalidPartition(f"{value!r} is no text, number, date, time, boolean or UUID.", fix="Give it as text.")
 
 
+def _sum_of_hashes(columns: Sequence[Column]) -> str:
+    """A value whose equality is looser than its bytes, or whose type knows no hash, is hashed as its text."""
+    if not columns:
+        return "NULL::text"
+    values = [
+        f'CAST({quoted(c.name)} AS text) COLLATE "C"' if c.as_bytes or not c.hashable else quoted(c.name)
+        for c in columns
+    ]
+    record = f"hash_record_extended(ROW({', '.join(values)}), 0)"
+    return f"sum(hash_numeric_extended({record}, 0)::numeric)::text"
+
+
 class PostgresLoadSql:
     """The statements of a load on PostgreSQL; see :class:`~airflow_safe_ops.plan.load.LoadSql`."""
 
@@ -291,6 +303,7 @@ class PostgresLoadSql:
     update_changed = staticmethod(upsert.update_changed)
     insert_missing = staticmethod(upsert.insert_missing)
     arrived = staticmethod(upsert.arrived)
+    append_stage = staticmethod(append.append)
 
     def lock_table(self, task: LoadTask) -> Statement:
         """Readers go on reading; every other writer waits."""
@@ -308,8 +321,8 @@ class PostgresLoadSql:
         """Over the stage before publication, over the partition after."""
         rows = f"SELECT * FROM {stage_name(task)}"
         if not staged:
-            rows = f"SELECT * FROM {task.table.name} WHERE {in_scope(task.table, task.scope)}"
-        queries = checks.queries(named, rows, {} if staged else scope_binds(task.scope), task.binds)
+            rows = f"SELECT * {owned_rows(task)}"
+        queries = checks.queries(named, rows, {} if staged else owned_binds(task), task.binds)
         return [Statement(typed_values(query.text, task.table, task.scope), query.binds) for query in queries]
 
     def look_after(self, task: LoadTask) -> Statement:
@@ -320,12 +333,11 @@ class PostgresLoadSql:
         changes it (in an XOR it would cancel). A record's hash is 31 times the one before plus the next column's,
         so a sum of it would not see two values change places: it is hashed once more.
         """
-        values = [f'CAST({quoted(c.name)} AS text) COLLATE "C"' if c.as_bytes else quoted(c.name) for c in task.hashed]
-        hashed = "NULL::text"
-        if values:
-            record = f"hash_record_extended(ROW({', '.join(values)}), 0)"
-            hashed = f"sum(hash_numeric_extended({record}, 0)::numeric)::text"
-        return stage.look_after(task, hashed)
+        return stage.look_after(task, _sum_of_hashes(task.hashed))
+
+    def look_for_appended(self, task: LoadTask) -> Statement:
+        """Two sets of rows are the same if their numbers and the sums of their hashes are."""
+        return append.look(task, _sum_of_hashes(task.columns))
 
     def defer_constraints(self) -> Statement:
         """RESTRICT and non-deferrable constraints are not moved by it."""

@@ -10,8 +10,11 @@ from airflow_safe_ops.sql.text import (
     any_null,
     as_text,
     columns,
+    in_place,
     in_scope,
     must_not_be_null,
+    owned_binds,
+    owned_rows,
     quoted,
     same_key,
     scope_binds,
@@ -135,13 +138,13 @@ def analyze(task: LoadTask) -> Statement:
 def _elsewhere(task: LoadTask) -> str:
     return (
         f"FROM {task.table.name} AS t JOIN {stage_name(task)} AS s ON {same_key(task.load.key, 't', 's')} "
-        f"WHERE {in_scope(task.table, task.scope, 't')} IS NOT TRUE"
+        f"WHERE {in_place(task, 't')} IS NOT TRUE"
     )
 
 
 def moved_keys(task: LoadTask) -> Statement:
     """How many staged keys stand in another partition."""
-    return Statement(f"SELECT count(*) AS keys_moved {_elsewhere(task)}", scope_binds(task.scope))
+    return Statement(f"SELECT count(*) AS keys_moved {_elsewhere(task)}", owned_binds(task))
 
 
 def moved_sample(task: LoadTask) -> Statement:
@@ -149,24 +152,32 @@ def moved_sample(task: LoadTask) -> Statement:
     return Statement(
         f"SELECT {_place(task)}, count(*) AS keys {_elsewhere(task)} GROUP BY {_places(task)} "
         f"ORDER BY {_places(task)} LIMIT {PARTS}",
-        scope_binds(task.scope),
+        owned_binds(task),
     )
 
 
 def _places(task: LoadTask) -> str:
-    return ", ".join(str(n + 1) for n in range(len(task.scope.columns)))
+    return ", ".join(str(n + 1) for n in range(len(_place_columns(task))))
+
+
+def _place_columns(task: LoadTask) -> tuple[str, ...]:
+    """What tells one partition from another, and one slice."""
+    slice_column = task.load.source_slice_column
+    return task.scope.columns if slice_column is None else (*task.scope.columns, slice_column)
 
 
 def _place(task: LoadTask) -> str:
-    scope = task.scope
-    if not isinstance(scope, TimeScope):
-        places = {name: as_text(task.table.column(name, "partition"), f"t.{quoted(name)}") for name in scope.columns}
-        return ", ".join(f"{place} AS {quoted(name)}" for name, place in places.items())
-    column = f"t.{quoted(scope.column)}"
+    return ", ".join(f"{_place_of(task, name)} AS {quoted(name)}" for name in _place_columns(task))
+
+
+def _place_of(task: LoadTask, name: str) -> str:
+    scope, column = task.scope, f"t.{quoted(name)}"
+    if not isinstance(scope, TimeScope) or name != scope.column:
+        return as_text(task.table.column(name, "partition"), column)
     if scope.kind == "timestamptz":
         # A literal, not a bind: the same expression has to stand in GROUP BY. Zone names hold no quote.
         column = f"({column} AT TIME ZONE '{_ZONES.get(scope.timezone, scope.timezone)}')"
-    return f"CAST(CAST({column} AS date) AS text) AS {quoted(scope.column)}"
+    return f"CAST(CAST({column} AS date) AS text)"
 
 
 def delete_moved(task: LoadTask) -> Statement:
@@ -179,9 +190,8 @@ def delete_moved(task: LoadTask) -> Statement:
 
 
 def look_after(task: LoadTask, checksum: str) -> Statement:
-    """Rows and checksum of the partition, in one pass."""
+    """Rows and checksum of what the load owns, in one pass."""
     return Statement(
-        f"SELECT count(*) AS rows_after, {checksum} AS checksum FROM {task.table.name} "
-        f"WHERE {in_scope(task.table, task.scope)}",
-        scope_binds(task.scope),
+        f"SELECT count(*) AS rows_after, {checksum} AS checksum {owned_rows(task)}",
+        owned_binds(task),
     )

@@ -74,6 +74,39 @@ def as_text(column: Column, value: str) -> str:
     return f"CAST({value} AT TIME ZONE 'UTC' AS text) || CASE WHEN isfinite({value}) THEN '+00' ELSE '' END"
 
 
+def owned_rows(task: LoadTask) -> str:
+    """
+    ``FROM … WHERE …`` of the target's rows that the load owns; its values are :func:`owned_binds`.
+
+    They are the partition's; of a slice of the source, those that carry its name or, without a column for that,
+    those whose key is staged.
+    """
+    table, load = task.table.name, task.load
+    if load.source_slice is None or load.source_slice_column is not None:
+        return f"FROM {table} WHERE {in_place(task)}"
+    is_staged = f"EXISTS (SELECT 1 FROM {stage_name(task)} AS s WHERE {same_key(load.key, 't', 's')})"
+    return f"FROM {table} AS t WHERE {in_scope(task.table, task.scope, 't')} AND {is_staged}"
+
+
+def in_place(task: LoadTask, alias: str = "") -> str:
+    """A row belongs to the load's partition and, where the target has a column for it, to its slice."""
+    scope, column = in_scope(task.table, task.scope, alias), task.load.source_slice_column
+    dot = f"{alias}." if alias else ""
+    return scope if column is None else f"({scope} AND {dot}{quoted(column)} = {slice_value(task)})"
+
+
+def slice_value(task: LoadTask) -> str:
+    """The slice's name in the type of the column that keeps it."""
+    column = task.table.column(task.load.source_slice_column or "", "source_slice_column")
+    return f"CAST({bind('_slice')} AS {column.type})"
+
+
+def owned_binds(task: LoadTask) -> dict[str, Any]:
+    """The values that :func:`owned_rows` and :func:`in_place` name."""
+    binds = scope_binds(task.scope)
+    return binds if task.load.source_slice_column is None else {**binds, "_slice": task.load.source_slice}
+
+
 def any_null(names: Iterable[str]) -> str:
     """One of the columns is NULL; FALSE where there are none."""
     return " OR ".join(f"{quoted(name)} IS NULL" for name in names) or "FALSE"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 for _name in (
+    "append_once",
     "checks",
     "columns",
     "delete_insert",

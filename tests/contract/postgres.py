@@ -38,15 +38,8 @@ class PostgresWarehouse(Warehouse):
 
     def reset(self) -> None:
         """An empty database but for the ledger's tables; these are empty too."""
-        names = [
-            table
-            for table, _ in self.execute(
-                "SELECT relname, 1 FROM pg_class WHERE relname ~ '^safe_ops_' "
-                "AND relkind = 'r' AND relname <> 'safe_ops_schema'"
-            )
-        ]
-        for table in names:
-            self.execute(f"DELETE FROM {self.quote(self.ledger_schema)}.{self.quote(table)}")
+        for table in self._ledger_tables():
+            self.execute(f"DELETE FROM {table}")
         own = "NOT IN ('pg_catalog', 'information_schema', 'pg_toast', 'public', 'safe_ops') AND nspname !~ '^pg_'"
         for (schema,) in self.execute(f"SELECT nspname FROM pg_namespace WHERE nspname {own}"):
             self.execute(f"DROP SCHEMA {self.quote(schema)} CASCADE")
@@ -107,6 +100,21 @@ class PostgresWarehouse(Warehouse):
         """Rows of the ledger; none where there is no ledger."""
         return self.execute(f"SELECT {columns} FROM {self._ledger(table)} {rest}") if self._has_ledger() else []
 
+    def lose_ledger(self) -> None:
+        """Drop its schema."""
+        self.execute(f"DROP SCHEMA {self.quote(self.ledger_schema)} CASCADE")
+
+    def backup_ledger(self) -> dict[str, bytes]:
+        """Each table's rows, as COPY writes them."""
+        return {table: self._copied(table) for table in self._ledger_tables()}
+
+    def restore_ledger(self, backup: dict[str, bytes]) -> None:
+        """Sequences go on from where they are: a restored one would give numbers again that are gone with the rows."""
+        for table, rows in backup.items():
+            self.execute(f"DELETE FROM {table}")
+            with self._connection.cursor().copy(f"COPY {table} FROM STDIN".encode()) as into:
+                into.write(rows)
+
     def another_writer(self, sql: str, timeout: float = 0.5) -> bool:
         """Run SQL on another connection; False if it had to wait longer than that for a lock."""
         try:
@@ -121,6 +129,18 @@ class PostgresWarehouse(Warehouse):
             return self.execute(f"SELECT CAST($v${one}$v$ AS {type_}) = CAST($v${other}$v$ AS {type_})") == [(True,)]
         except psycopg.errors.UndefinedFunction:
             return False
+
+    def _copied(self, table: str) -> bytes:
+        with self._connection.cursor().copy(f"COPY {table} TO STDOUT".encode()) as rows:
+            return b"".join(map(bytes, rows))
+
+    def _ledger_tables(self) -> list[str]:
+        """The ledger's tables but that of its migrations, as SQL writes their names."""
+        found = self.execute(
+            "SELECT relname FROM pg_class "
+            "WHERE relname ~ '^safe_ops_' AND relkind = 'r' AND relname <> 'safe_ops_schema'"
+        )
+        return [f"{self.quote(self.ledger_schema)}.{self.quote(table)}" for (table,) in found]
 
     def _ledger(self, table: str) -> str:
         return f"{self.quote(self.ledger_schema)}.safe_ops_{table}"

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.contract.append_once import AppendOncePartitionContract, AppendOnceSliceContract
 from tests.contract.checks import ChecksContract
 from tests.contract.columns import ColumnsContract, NamesContract
 from tests.contract.delete_insert import DeleteInsertContract
@@ -44,6 +45,14 @@ class TestDeleteInsert(EachDriver, DeleteInsertContract):
 
 
 class TestMerge(OneDriver, MergeContract):
+    """See the contract."""
+
+
+class TestAppendOncePartition(OneDriver, AppendOncePartitionContract):
+    """See the contract."""
+
+
+class TestAppendOnceSlice(EachDriver, AppendOnceSliceContract):
     """See the contract."""
 
 

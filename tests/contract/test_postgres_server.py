@@ -289,7 +289,7 @@ class TestLedgerPlace:
         assert errors == []
         assert new_postgres.states() == ["published"] * 8
         assert len(new_postgres.rows("sales")) == 8
-        assert new_postgres.execute("SELECT number FROM safe_ops.safe_ops_schema") == [(1,)]
+        assert new_postgres.execute("SELECT number FROM safe_ops.safe_ops_schema ORDER BY 1") == [(1,), (2,)]
         assert new_postgres.ledger("target", "count(*)") == [(1,)]
         assert new_postgres.claims() == []
 

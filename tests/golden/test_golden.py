@@ -12,6 +12,7 @@ from airflow_safe_ops.definition.checks import NoDuplicates, NullShare, RowCount
 from airflow_safe_ops.definition.scope import TimeScope
 from airflow_safe_ops.definition.target import Column
 from airflow_safe_ops.plan.load import load_plan
+from airflow_safe_ops.plan.model import Recorded
 from airflow_safe_ops.sql.postgres import Postgres
 from tests.load_tasks import (
     DAY,
@@ -94,14 +95,34 @@ def merge() -> dict[str, LoadTask]:
     }
 
 
+def append_once() -> dict[str, LoadTask]:
+    """Each case of append_once by its name."""
+    once: dict[str, Any] = {"strategy": "append_once"}
+    by_key: dict[str, Any] = {**once, **KEY, "source_slice": "eu/0001.csv"}
+    by_column: dict[str, Any] = {**once, "source_slice": "eu/0001.csv", "source_slice_column": "source"}
+    return {
+        "day": load_task(sql=BOUND, **once),
+        "again": load_task(sql=BOUND, **once),
+        "keep_first": load_task(on_changed="skip", **once),
+        "adopt": load_task(on_unledgered="adopt", **once),
+        "unique_key": load_task(**once, **KEY),
+        "slice_by_key": load_task(WEEK, **by_key),
+        "slice_by_column": load_task(**by_column),
+        "slice_by_column_and_key": load_task(EVERYTHING, **by_column, **KEY, **CHECKS),
+        "types_without_hash": load_task(names=WITH_SOURCE, **once),
+    }
+
+
 KNOWN: dict[str, list[Scope]] = {
+    "again": [DAY],
+    "keep_first": [DAY],
     "unique_key": [DAY],
     "week_of_instants": [
         TimeScope(WEEK.column, WEEK.kind, WEEK.start, WEEK.start.replace(day=4), WEEK.timezone),
         TimeScope(WEEK.column, WEEK.kind, WEEK.start.replace(day=5), WEEK.end, WEEK.timezone),
     ],
 }
-TASKS = {"delete_insert": delete_insert(), "merge": merge()}
+TASKS = {"delete_insert": delete_insert(), "merge": merge(), "append_once": append_once()}
 CASES = [
     (dialect, f"{strategy}__{case}") for dialect in DIALECTS for strategy, cases in TASKS.items() for case in cases
 ]
@@ -110,7 +131,8 @@ CASES = [
 @pytest.mark.parametrize(("dialect", "name"), CASES, ids=[f"{dialect}-{name}" for dialect, name in CASES])
 def test_golden(dialect: str, name: str, update_golden: bool) -> None:
     strategy, _, case = name.partition("__")
-    plan = load_plan(TASKS[strategy][case], DIALECTS[dialect].load, KNOWN.get(case, []))
+    known = [Recorded(scope.key, scope, row_count=100) for scope in KNOWN.get(case, [])]
+    plan = load_plan(TASKS[strategy][case], DIALECTS[dialect].load, known)
     file = FILES / dialect / f"{name}.sql"
     if update_golden:
         file.parent.mkdir(exist_ok=True)

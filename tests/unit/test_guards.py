@@ -34,18 +34,18 @@ GUARDS: list[tuple[Any, dict[str, Any], type[SafeOpsError], str]] = [
     (guards.no_null_in_key(KEY), {"null_key_1": 1}, errors.NullInKey, "line_no (1 rows)"),
     (guards.no_duplicates(KEY, "Twice the"), {"duplicate_keys": True}, errors.DuplicateKeys, "(order_id, line_no)"),
     (guards.no_duplicates(KEY, "Twice the"), {"duplicate_keys": 1}, errors.DuplicateKeys, "Twice the unique_key"),
-    (guards.no_accidental_empty(DAY, "t"), {"rows_staged": 0, "rows_before": 1}, errors.EmptySource, "t has rows"),
+    (guards.no_accidental_empty(DAY.key, "t"), {"rows_staged": 0, "rows_before": 1}, errors.EmptySource, "t has rows"),
     (guards.only_ledgered_rows(DAY, "t"), {"unledgered": True}, errors.UnledgeredRows, "order_date=2026-01-01"),
     (guards.no_moved_keys(KEY), {"keys_moved": 1}, errors.KeysMoved, "1 staged keys (order_id, line_no)"),
-    (guards.rows_as_written(DAY, "t", keeps=False), {"rows_after": 1201}, errors.OtherWriter, "holds 1,201 rows"),
-    (guards.rows_as_written(DAY, "t", keeps=False), {"rows_after": 1199}, errors.OtherWriter, "left 1,200"),
+    (guards.rows_as_written(DAY.key, "t", keeps=False), {"rows_after": 1201}, errors.OtherWriter, "holds 1,201 rows"),
+    (guards.rows_as_written(DAY.key, "t", keeps=False), {"rows_after": 1199}, errors.OtherWriter, "left 1,200"),
     (
-        guards.rows_as_written(DAY, "t", keeps=False),
+        guards.rows_as_written(DAY.key, "t", keeps=False),
         {"rows_inserted": 1199, "rows_after": 1199},
         errors.OtherWriter,
         "holds 1,199 rows",
     ),
-    (guards.rows_as_written(DAY, "t", keeps=True), {"rows_after": 1201}, errors.OtherWriter, "left 1,200"),
+    (guards.rows_as_written(DAY.key, "t", keeps=True), {"rows_after": 1201}, errors.OtherWriter, "left 1,200"),
     (guards.checks_pass({"c": RowCount(max=4)}, "audit"), {"c": 5}, errors.AuditFailed, "observed 5"),
     (guards.checks_pass({"c": RowCount(max=4)}, "post_check"), {"c": 5}, errors.PostCheckFailed, "at most 4"),
     (guards.checks_pass({"c": RowCount(max=4)}, "audit"), {}, errors.AuditFailed, "observed None"),
@@ -66,7 +66,7 @@ def test_a_guard_passes_at_none(guard: Any) -> None:
 
 
 def test_an_empty_partition_may_stay_empty() -> None:
-    assert guards.no_accidental_empty(DAY, "t")({"rows_staged": 0, "rows_before": 0}, []) is None
+    assert guards.no_accidental_empty(DAY.key, "t")({"rows_staged": 0, "rows_before": 0}, []) is None
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_an_empty_partition_may_stay_empty() -> None:
     ],
 )
 def test_what_a_merge_keeps_is_counted(facts: dict[str, Any], expected: int) -> None:
-    guard = guards.rows_as_written(DAY, "t", keeps=True)
+    guard = guards.rows_as_written(DAY.key, "t", keeps=True)
     assert guard({**facts, "rows_after": expected}, []) is None
     assert guard({**facts, "rows_after": expected + 1}, []) is not None
 

@@ -87,7 +87,7 @@ def test_what_is_refused(declared: dict[str, Any]) -> None:
 
 
 def test_a_wrong_word_is_answered_with_the_right_ones() -> None:
-    with pytest.raises(InvalidArgument, match=r"strategy='upsert' is not one of delete_insert, merge\."):
+    with pytest.raises(InvalidArgument, match=r"strategy='upsert' is not one of delete_insert, merge, append_once\."):
         check_choice("strategy", "upsert")
 
 

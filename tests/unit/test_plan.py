@@ -12,7 +12,7 @@ from airflow_safe_ops.definition.scope import TableScope, ValueScope
 from airflow_safe_ops.definition.target import Column, ForeignKey
 from airflow_safe_ops.errors import CascadeForeignKey
 from airflow_safe_ops.plan.load import can_move, load_plan, unknown_parts
-from airflow_safe_ops.plan.model import Statement, bind
+from airflow_safe_ops.plan.model import Recorded, Statement, bind
 from airflow_safe_ops.sql.postgres import PostgresLoadSql
 from tests.load_tasks import DAY, EVERYTHING, REFERENCE, REGION, WEEK, load_task
 
@@ -46,7 +46,7 @@ ALL = list(product(SCOPES, STRATEGIES, EXTRAS))
 
 
 def plan(task: LoadTask, known: tuple[Scope, ...] = ()) -> Plan:
-    return load_plan(task, PostgresLoadSql(), known)
+    return load_plan(task, PostgresLoadSql(), [Recorded(scope.key, scope) for scope in known])
 
 
 def names(made: Plan) -> list[str]:
