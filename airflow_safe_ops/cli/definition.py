@@ -24,6 +24,7 @@ from airflow.cli.cli_config import (
 )
 
 _HOURS = {"h": 1, "d": 24, "w": 7 * 24}
+_GRAINS = ("hour", "day", "week", "month", "quarter", "year")  # not imported: every `airflow` command would pay for it
 
 
 def keep_type(text: str) -> timedelta:
@@ -69,7 +70,29 @@ _LIMIT = Arg(
 _KEEP = Arg(("--keep",), help="Keep the attempts of this age or younger: 90d, 12w, 36h", type=keep_type, required=True)
 _DRY_RUN = Arg(("--dry-run",), help="Say how many attempts would be deleted, and delete none", action="store_true")
 
+_WHICH_TABLE = Arg(("-t", "--table"), help="The table, written as in the load: schema.table", required=True)
+_PARTITIONS = Arg(
+    ("-p", "--partitions"),
+    help=(
+        "The partitions, one or more: order_date=2026-01-01..2026-02-01@America/New_York (the end does not belong to "
+        "it), region=EU, or '*' for the whole table"
+    ),
+    nargs="+",
+    required=True,
+    metavar="PARTITION",
+)
+_GRAIN = Arg(
+    ("--grain",),
+    help="Record each hour, day, week, … of a range on its own (default: the range as one partition)",
+    choices=_GRAINS,
+)
+_WHY = Arg(("--reason",), help="Why; kept in the ledger")
+_REASON = Arg(("--reason",), help="What was done to the rows, and why; kept in the ledger", required=True)
+_SLICE = Arg(("--source-slice",), help="Only what append_once loaded of this slice of the source")
+_RECORD_NOTHING = Arg(("--dry-run",), help="Say what would be recorded, and record nothing", action="store_true")
+
 _LEDGER = "airflow_safe_ops.cli.ledger_command"
+_RECORD = "airflow_safe_ops.cli.record_command"
 
 _LEDGER_COMMANDS = (
     ActionCommand(
@@ -102,6 +125,17 @@ _LEDGER_COMMANDS = (
         func=lazy_load_command(f"{_LEDGER}.prune"),
         args=(_CONN_ID, _KEEP, _DRY_RUN, ARG_YES, _SCHEMA, ARG_VERBOSE),
     ),
+    ActionCommand(
+        name="invalidate",
+        help="Say that partitions have to be loaded again",
+        description=(
+            "After rows were changed or deleted by hand: every recorded partition that lies in one of --partitions "
+            "becomes missing and loses its counts. The rows are not touched. The next load replaces them, and "
+            "append_once appends again what is not there. Waits for loads that run."
+        ),
+        func=lazy_load_command(f"{_RECORD}.invalidate"),
+        args=(_CONN_ID, _WHICH_TABLE, _PARTITIONS, _SLICE, _REASON, _RECORD_NOTHING, _SCHEMA, ARG_OUTPUT, ARG_VERBOSE),
+    ),
 )
 
 _COMMANDS = (
@@ -116,9 +150,20 @@ _COMMANDS = (
         func=lazy_load_command("airflow_safe_ops.cli.plan_command.plan"),
         args=(ARG_DAG_ID, ARG_TASK_ID, _LOGICAL_DATE, ARG_MAP_INDEX, _CONF, _TEXT_OUTPUT, ARG_BUNDLE_NAME, ARG_VERBOSE),
     ),
+    ActionCommand(
+        name="adopt",
+        help="Record a table's rows as they stand, without loading them",
+        description=(
+            "For a table that has rows and no ledger: counts the rows of each partition, takes their checksum and "
+            "records them as adopted. No row is written. Loads then replace or merge these partitions like their "
+            "own. Partitions that a load recorded stay as they are, empty ones are left out."
+        ),
+        func=lazy_load_command(f"{_RECORD}.adopt"),
+        args=(_CONN_ID, _WHICH_TABLE, _PARTITIONS, _GRAIN, _WHY, _RECORD_NOTHING, _SCHEMA, ARG_OUTPUT, ARG_VERBOSE),
+    ),
     GroupCommand(
         name="ledger",
-        help="Make, show and prune the ledger",
+        help="Make, show, correct and prune the ledger",
         description="The ledger records, in the target's own database, who loaded which partition and how it ended.",
         subcommands=_LEDGER_COMMANDS,
     ),

@@ -11,10 +11,11 @@ from airflow.utils.cli import suppress_logs_and_warning
 from airflow_safe_ops.cli.shell import fail, ledger_of, logged, say, session_of, speaks
 from airflow_safe_ops.errors import NoLedger, UnknownTable
 from airflow_safe_ops.execution.session import Session
-from airflow_safe_ops.ledger.migrations import init_ledger, ledger_ddl, ledger_version
+from airflow_safe_ops.ledger.migrations import init_ledger, is_ledger_there, ledger_ddl
 from airflow_safe_ops.plan.model import Executor, Statement
 from airflow_safe_ops.report import ledger as report
 from airflow_safe_ops.settings import load_settings
+from airflow_safe_ops.sql.dialect import Dialect
 
 
 @logged
@@ -43,13 +44,13 @@ def show(args: Namespace) -> None:
     hook, dialect = ledger_of(args.conn_id, args.schema)
     sql, limit, grace = dialect.ledger, args.limit or None, load_settings().claim_grace
     with session_of(hook, dialect, "ledger-show") as session, session.transaction() as tx:
-        _need_ledger(session, args.conn_id)
+        need_ledger(tx, dialect, args.conn_id)
         table = _identity(session, tx, args.table) if args.table else None
         if args.partition is None:
-            found = tx.run(sql.summary(table, limit, grace)).named
+            found = tx.run(sql.history.partitions(table, limit, grace)).named
         else:
             key = _partition(session, tx, table, args.partition)
-            found = tx.run(sql.history(table, key, limit, grace)).named
+            found = tx.run(sql.history.attempts(table, key, limit, grace)).named
     if args.partition is None:
         _show_partitions(found, table, args.output)
     else:
@@ -68,8 +69,8 @@ def prune(args: Namespace) -> None:
     sql, days, age = dialect.ledger, args.keep.total_seconds() / 86400, report.age(args.keep)
     with session_of(hook, dialect, "ledger-prune") as session:
         with session.transaction() as tx:
-            _need_ledger(session, args.conn_id)
-            old = int(tx.run(sql.count_old(days)).rows[0][0])
+            need_ledger(tx, dialect, args.conn_id)
+            old = int(tx.run(sql.history.count_old(days)).rows[0][0])
         if not old or args.dry_run:
             print(f"{old:,} attempts are older than {age}{' and would be deleted' if old else ': nothing to delete'}.")
             return
@@ -78,14 +79,14 @@ def prune(args: Namespace) -> None:
         ):
             fail("Nothing was deleted.")
         with session.transaction() as tx:
-            deleted = [tx.run(statement).rowcount for statement in sql.prune(days)]
+            deleted = [tx.run(statement).rowcount for statement in sql.history.prune(days)]
     print(f"{deleted[-1]:,} attempts older than {age} deleted.")
 
 
-def _need_ledger(session: Session, conn_id: str) -> None:
-    sql = session.dialect.ledger
-    if not ledger_version(session, sql):
-        raise NoLedger(f"There is no ledger in schema {sql.schema!r} of connection {conn_id!r}.")
+def need_ledger(tx: Executor, dialect: Dialect, conn_id: str) -> None:
+    """Refuse where there is no ledger that can be read."""
+    if not is_ledger_there(tx, dialect.ledger):
+        raise NoLedger(f"There is no ledger in schema {dialect.ledger.schema!r} of connection {conn_id!r}.")
 
 
 def _identity(session: Session, tx: Executor, written: str) -> str:
@@ -94,7 +95,7 @@ def _identity(session: Session, tx: Executor, written: str) -> str:
         return session.dialect.describe(tx, written).identity
     except UnknownTable:
         bare = written.replace('"', "")
-        for identity in _column(tx, session.dialect.ledger.targets()):
+        for identity in _column(tx, session.dialect.ledger.history.targets()):
             if bare in (identity.replace('"', ""), identity.replace('"', "").partition(".")[2]):
                 return identity
         raise
@@ -102,7 +103,7 @@ def _identity(session: Session, tx: Executor, written: str) -> str:
 
 def _partition(session: Session, tx: Executor, table: str | None, text: str) -> str:
     """The partition's key; a part of it does where only one has that."""
-    keys = _column(tx, session.dialect.ledger.partition_keys(table, text))
+    keys = _column(tx, session.dialect.ledger.history.partition_keys(table, text))
     where = f" of {table}" if table else ""
     if not keys:
         fail(f"The ledger knows no attempt on partition {text!r}{where}.")
@@ -119,30 +120,32 @@ def _column(tx: Executor, statement: Statement) -> list[str]:
 def _show_partitions(found: Sequence[dict[str, Any]], table: str | None, output: str) -> None:
     lines = [report.partition_line(row) for row in found]
     if output != "table":
-        return _print(lines, output)
+        return print_lines(lines, output)
     if not lines:
         print(f"The ledger knows no partition{f' of {table}' if table else ''} yet.")
     for identity in dict.fromkeys(line["table"] for line in lines):
         print(f"{identity}\n")
-        _print([report.partition_row(line) for line in lines if line["table"] == identity], output)
+        print_lines([report.partition_row(line) for line in lines if line["table"] == identity], output)
     return None
 
 
 def _show_story(found: Sequence[dict[str, Any]], output: str) -> None:
     lines = [report.attempt_line(row) for row in found]
     if output != "table":
-        return _print(lines if output in ("json", "yaml") else [report.attempt_row(line) for line in lines], output)
+        return print_lines(
+            lines if output in ("json", "yaml") else [report.attempt_row(line) for line in lines], output
+        )
     for identity, key in dict.fromkeys((line["table"], line["partition"]) for line in lines):
         of_it = [line for line in lines if (line["table"], line["partition"]) == (identity, key)]
         print(f"{identity}  {key}\n")
-        _print([report.attempt_row(line) for line in of_it], output)
-        for told in report.errors_told(of_it):
+        print_lines([report.attempt_row(line) for line in of_it], output)
+        for told in report.told(of_it):
             print(told)
     return None
 
 
-def _print(lines: list[dict[str, Any]], output: str) -> None:
-    """JSON and YAML keep numbers and NULL as what they are; tables show them as text."""
+def print_lines(lines: list[dict[str, Any]], output: str) -> None:
+    """Print lines as the user asked. JSON and YAML keep numbers and NULL as what they are; tables show them as text."""
     from airflow.cli.simple_table import AirflowConsole
 
     console = AirflowConsole()

@@ -14,12 +14,15 @@ import pytest
 
 from airflow_safe_ops.cli.__main__ import safe_ops_parser
 from airflow_safe_ops.cli.definition import get_safe_ops_cli_commands, keep_type
+from airflow_safe_ops.definition.grain import GRAINS
 
 COMMANDS = (
     ["plan", "d", "t", "--logical-date", "2026-01-02"],
     ["ledger", "init", "--conn-id", "dwh"],
     ["ledger", "show", "--conn-id", "dwh"],
     ["ledger", "prune", "--conn-id", "dwh", "--keep", "90d"],
+    ["ledger", "invalidate", "--conn-id", "dwh", "--table", "t", "--partitions", "*", "--reason", "by hand"],
+    ["adopt", "--conn-id", "dwh", "--table", "t", "--partitions", "day=2026-01-01..2026-02-01", "--grain", "day"],
 )
 
 
@@ -33,10 +36,12 @@ def test_one_group_which_no_other_provider_has() -> None:
     assert names(group) == [
         "safe-ops",
         "safe-ops plan",
+        "safe-ops adopt",
         "safe-ops ledger",
         "safe-ops ledger init",
         "safe-ops ledger show",
         "safe-ops ledger prune",
+        "safe-ops ledger invalidate",
     ]
 
 
@@ -51,10 +56,11 @@ def test_airflow_has_the_commands(line: list[str]) -> None:
 
 @pytest.mark.parametrize("line", COMMANDS, ids=" ".join)
 def test_the_functions_named_are_there(line: list[str]) -> None:
-    from airflow_safe_ops.cli import ledger_command, plan_command
+    from airflow_safe_ops.cli import ledger_command, plan_command, record_command
 
     name = safe_ops_parser().parse_args(line).func.__name__
-    assert callable(getattr(plan_command if line[0] == "plan" else ledger_command, name))
+    modules = {"plan": plan_command, "adopt": record_command, "invalidate": record_command}
+    assert callable(getattr(modules.get(name, ledger_command), name))
 
 
 def test_plan_reads_its_arguments() -> None:
@@ -118,3 +124,9 @@ def test_the_definition_adds_nothing_to_what_airflows_own_parser_imports() -> No
     seconds, added = json.loads(ran.stdout.splitlines()[-1])
     assert set(added) <= {"airflow_safe_ops", "airflow_safe_ops.cli", "airflow_safe_ops.cli.definition"}
     assert seconds < 0.05
+
+
+def test_adopt_takes_every_grain() -> None:
+    for grain in GRAINS:
+        line = ["adopt", "--conn-id", "dwh", "--table", "t", "--partitions", "*", "--grain", grain]
+        assert safe_ops_parser().parse_args(line).grain == grain
