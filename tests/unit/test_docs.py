@@ -6,6 +6,7 @@ import argparse
 import inspect
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -51,12 +52,12 @@ def commands(text: str, program: str) -> list[list[str]]:
     """The command lines in code blocks and code spans that begin with a program."""
     lines = [line for _, block in FENCE.findall(text) for line in block.splitlines()]
     lines += re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
-    found = [line.partition("#")[0].split() for line in lines]
+    found = [shlex.split(line.partition("#")[0]) if program in line else [] for line in lines]
     return [words for words in found if words[: len(program.split())] == program.split()]
 
 
 @pytest.mark.parametrize(
-    ("document", "name"), [(README, "revenue_daily"), (GUIDE, "claims_daily")], ids=["README", "guide"]
+    ("document", "name"), [(README, "revenue_daily"), (GUIDE, "claims_daily"), (GUIDE, "partner_files")]
 )
 def test_code_is_quoted_from_a_dag_file(document: Path, name: str) -> None:
     assert region(name) in blocks(document, "python")
@@ -137,7 +138,7 @@ def test_every_command_in_the_documents_is_one_that_airflow_parses() -> None:
         if "--conn-id" in words or words[2] == "plan":
             parser.parse_args(words[1:])
         else:
-            assert words[2:4] in [["ledger", name] for name in ("init", "show", "prune")]
+            assert words[2:4] in [["ledger", name] for name in ("init", "show", "prune", "invalidate")]
 
 
 def safe_ops_parser() -> argparse.ArgumentParser:
