@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
-from airflow_safe_ops import WholeTable
+import pytest
+
+from airflow_safe_ops import RowCount, TimePartition, WholeTable
 from tests.contract.harness import D0, D1, D2, D3, SALES_SQL, raised, run, sale
 
 if TYPE_CHECKING:
@@ -201,7 +204,10 @@ class DeleteInsertContract:
         assert warehouse.rows("sales") == [sale(D1, 1, "1"), sale(D1, 2, "2")]
 
     def test_every_way_to_run_a_day_ends_in_the_same_rows(self, warehouse: Warehouse) -> None:
-        """First run, retry, clear, catch-up, backfill and manual run: what doubled a table by plain INSERT."""
+        """
+        First run, retry, clear, catch-up, backfill and manual run: what doubled a table by plain INSERT. One task
+        owns delete and insert: clearing it repeats both (stellar/stellar-etl-airflow#421).
+        """
         warehouse.sales([sale(D1, 1, "1"), sale(D1, 1, "1"), sale(D2, 2, "2")])
         contexts = [
             run(D1),
@@ -214,3 +220,57 @@ class DeleteInsertContract:
         assert warehouse.rows("sales") == [sale(D1, 1, "1"), sale(D1, 1, "1")]
         assert warehouse.states() == ["published"] * 4
         assert len(warehouse.partitions()) == 1
+
+    @pytest.mark.parametrize("step", ["stage.create", "stage.fill", "stage.look", "target.delete", "target.count"])
+    def test_another_day_is_loaded_in_the_middle(self, warehouse: Warehouse, step: str) -> None:
+        """
+        A stage named after its table alone is dropped or loaded by the other run (dbt-labs/dbt-core#2881,
+        dbt-labs/dbt-core#5291, elementary-data/elementary#1919); runs beside each other must not wait for each
+        other's new rows either (apache/airflow#1978).
+        """
+        warehouse.sales([sale(D1, 1, "1"), sale(D2, 2, "2"), sale(D2, 3, "3")])
+        runner = warehouse.runner(run(D1))
+
+        def load_another(at: str, when: str) -> None:
+            if (at, when) == (step, "after"):
+                warehouse.operator().execute(run(D2))
+
+        runner.observe = load_another
+        runner.execute()
+        assert warehouse.rows("sales") == [sale(D1, 1, "1"), sale(D2, 2, "2"), sale(D2, 3, "3")]
+        assert [rows for _, _, rows, *_ in warehouse.partitions()] == [1, 2]
+
+    def test_a_load_uses_one_connection(self, warehouse: Warehouse) -> None:
+        """A connection that is opened again in mid-load has lost its stage and its locks (apache/airflow#40607)."""
+        warehouse.sales([sale(D1, 1, "1")])
+        runner = warehouse.runner()
+        connect, opened = runner.connect, []
+
+        def counted() -> Any:
+            opened.append(connect())
+            return opened[-1]
+
+        runner.session = dataclasses.replace(runner, connect=counted).session
+        runner.execute()
+        assert len(opened) == 1
+        assert warehouse.rows("sales") == [sale(D1, 1, "1")]
+
+    def test_the_bounds_of_an_earlier_run_are_forgotten(self, warehouse: Warehouse) -> None:
+        """The first run was given a range of its own; the next one owns its own day again (dlt-hub/dlt#3190)."""
+        warehouse.sales([sale(D1, 1, "1"), sale(D2, 2, "2"), sale(D3, 3, "3")])
+        warehouse.load(D1, partition=TimePartition("day", start=D1, end=D3))
+        warehouse.source(sale(D1, 1, "11"), sale(D2, 2, "22"), sale(D3, 3, "33"))
+        warehouse.load(D3)
+        assert warehouse.rows("sales") == [sale(D1, 1, "1"), sale(D2, 2, "2"), sale(D3, 3, "33")]
+
+    def test_a_failed_load_undoes_its_ddl_too(self, warehouse: Warehouse) -> None:
+        """
+        DDL in mid-transaction committed it, and the rollback restored nothing (golang-migrate/migrate#584,
+        matrixorigin/matrixone#28256, HazelnutParadise/insyra#298).
+        """
+        warehouse.sales([sale(D1, 1, "1")])
+        warehouse.load()
+        with_note = SALES_SQL.replace("amount FROM", "amount, 'x' AS note FROM")
+        before = warehouse.snapshot()
+        warehouse.refused("SO-110", sql=with_note, on_schema_change="append_new_columns", post_checks=[RowCount(min=2)])
+        assert warehouse.snapshot() == before

@@ -172,3 +172,11 @@ class MergeContract:
         assert counts(warehouse.load(**MERGE)) == (1, 0, 0, 1, 0, 1)
         assert warehouse.load()["changed"] is False
         assert len(warehouse.partitions()) == 1
+
+    def test_a_second_row_that_the_query_leaves_out_is_no_duplicate(self, warehouse: Warehouse) -> None:
+        """Two source rows match one key, and one of them would change nothing (delta-io/delta-rs#4359)."""
+        warehouse.sales([sale(D1, 1, "1"), sale(D1, 1, "-1")])
+        wanted = SALES_SQL + " AND amount > 0"
+        warehouse.load_twice(**MERGE, sql=wanted)
+        assert warehouse.rows("sales") == [sale(D1, 1, "1")]
+        warehouse.refused("SO-106", **MERGE)
