@@ -127,35 +127,28 @@ class Load:
 
 def _only_when_appending(load: Load) -> None:
     """Refuse what says something about appending where nothing is appended."""
-    given = {
-        "source_slice": load.source_slice is not None,
-        "source_slice_column": load.source_slice_column is not None,
-        "on_changed": load.on_changed != "fail",
-        'on_unledgered="adopt"': load.on_unledgered == "adopt",
-    }
-    named = [name for name, is_given in given.items() if is_given]
-    if named:
-        raise InvalidArgument(
-            f'{", ".join(named)} belongs to strategy="append_once"; this is {load.strategy!r}.',
-            why="Any other strategy replaces or updates the partition's rows.",
-            fix="Leave it out.",
-        )
+    _refuse_any(
+        {
+            "source_slice": load.source_slice is not None,
+            "source_slice_column": load.source_slice_column is not None,
+            "on_changed": load.on_changed != "fail",
+            'on_unledgered="adopt"': load.on_unledgered == "adopt",
+        },
+        f'for strategy="append_once" alone; this is {load.strategy!r}.',
+    )
 
 
 def _not_when_appending(load: Load) -> None:
     """Refuse what would replace or delete rows, and slices whose rows could not be told from others."""
-    given = {
-        'on_empty="replace"': load.on_empty == "replace",
-        'on_unledgered="replace"': load.on_unledgered == "replace",
-        'on_key_moved="move"': load.on_key_moved == "move",
-        'not_matched_by_source="delete"': load.not_matched_by_source == "delete",
-    }
-    named = [name for name, is_given in given.items() if is_given]
-    if named:
-        raise InvalidArgument(
-            f'{", ".join(named)} takes rows away; strategy="append_once" only adds them.',
-            fix="Leave it out, or use another strategy.",
-        )
+    _refuse_any(
+        {
+            'on_empty="replace"': load.on_empty == "replace",
+            'on_unledgered="replace"': load.on_unledgered == "replace",
+            'on_key_moved="move"': load.on_key_moved == "move",
+            'not_matched_by_source="delete"': load.not_matched_by_source == "delete",
+        },
+        'not for strategy="append_once", which only adds rows.',
+    )
     if load.source_slice is not None and not (load.unique_key or load.source_slice_column):
         raise InvalidArgument(
             "source_slice needs a unique_key or a source_slice_column.",
@@ -175,6 +168,12 @@ def _not_when_appending(load: Load) -> None:
             why="The operator fills it; keys and partitions are made of what the query returns.",
             fix="Name another column.",
         )
+
+
+def _refuse_any(given: Mapping[str, bool], why: str) -> None:
+    named = [name for name, is_given in given.items() if is_given]
+    if named:
+        raise InvalidArgument(f"{', '.join(named)}: {why}", fix="Leave it out, or use another strategy.")
 
 
 def check_choice(name: str, value: object) -> None:

@@ -206,3 +206,30 @@ class LedgerContract:
             announced.append((bool(operator.outlets), event.extra and event.extra["rows_after"]))
         # The second try of one run tells what the first one changed: that one may have died before it told.
         assert announced == [(True, 1), (True, 1), (True, 1) if emit else (False, None)]
+
+    @pytest.mark.parametrize(
+        "options",
+        [{}, {"strategy": "merge", "unique_key": ["id"]}, {"strategy": "append_once", "on_unledgered": "adopt"}],
+        ids=["delete_insert", "merge", "append_once"],
+    )
+    def test_a_ledger_from_a_backup_that_was_made_during_a_load(
+        self, warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+    ) -> None:
+        """It holds the claim of a load that is long over, and the attempt without its end."""
+        monkeypatch.setenv("AIRFLOW__SAFE_OPS__CLAIM_GRACE", "1")
+        warehouse.sales([sale(D1, 1, "1"), sale(D1, 2, "2")])
+        warehouse.load(D0, **options)
+        backups: list[Any] = []
+        runner = warehouse.runner(run(D1), **options)
+
+        def back_up(step: str, when: str) -> None:
+            if (step, when) == ("target.insert", "after"):
+                backups.append(warehouse.backup_ledger())
+
+        runner.observe = back_up
+        runner.execute()
+        warehouse.restore_ledger(backups[0])
+        assert len(warehouse.claims()) == 1
+        warehouse.load_twice(D1, **{"on_unledgered": "replace", **options})
+        assert warehouse.rows("sales") == [sale(D1, 1, "1"), sale(D1, 2, "2")]
+        assert warehouse.states() == ["published", "started", "published", "published"]
