@@ -32,10 +32,7 @@ def adopt(args: Namespace) -> None:
     """Record partitions as they stand, without loading them."""
     partitions = _partitions(args.partitions, args.grain)
     with _recorder(args, "adopt") as recorder:
-        if args.dry_run:
-            with recorder.session.transaction() as tx:
-                need_ledger(tx, recorder.session.dialect, args.conn_id)
-        else:
+        if not args.dry_run:
             recorder.session.doing("ledger")
             init_ledger(recorder.session, recorder.session.dialect.ledger, recorder.session.dialect.sqlstate)
         noted = recorder.adopt(partitions)

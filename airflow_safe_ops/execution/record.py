@@ -21,6 +21,7 @@ from airflow_safe_ops.execution.prepare import target_scopes
 from airflow_safe_ops.execution.session import Session
 from airflow_safe_ops.ledger import claims, store
 from airflow_safe_ops.ledger.claims import Claim, FencedError, Patience
+from airflow_safe_ops.ledger.migrations import is_ledger_there
 from airflow_safe_ops.plan.load import CLAIM, PUBLISH
 from airflow_safe_ops.plan.model import Executor, LoadTask, Recorded
 from airflow_safe_ops.plan.outcome import checksum_of
@@ -97,8 +98,9 @@ class Recorder:
         return table, list(dict.fromkeys(scope for scopes in named for scope in scopes))
 
     def _recorded(self, table: Table, scope: Scope) -> list[Recorded]:
+        sql = self.session.dialect.ledger
         with self.session.transaction() as tx:
-            return store.recorded_of(tx, self.session.dialect.ledger, table.identity, scope)
+            return store.recorded_of(tx, sql, table.identity, scope) if is_ledger_there(tx, sql) else []
 
     def _adopt(self, table: Table, scope: Scope) -> Noted:
         task = _everything(table, scope)

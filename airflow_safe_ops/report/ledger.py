@@ -40,7 +40,7 @@ def partition_row(line: Mapping[str, Any]) -> dict[str, Any]:
         "rows": "" if never else "not counted" if line["rows"] is None else f"{line['rows']:,}",
         "attempts": line["attempts"],
         **counts,
-        "last published (UTC)": _when(line["published_at"]),
+        "recorded (UTC)": _when(line["published_at"]),
     }
 
 
