@@ -176,7 +176,8 @@ class Session:
             raise
         except Exception as error:
             if self._lost(error):
-                raise ConnectionLostError(f"{self._doing}: {error}") from error
+                said = str(error).strip().partition("\n")[0]
+                raise ConnectionLostError(f"{self._doing}: {said}") from error
             if self._cancelled:
                 raise LoadCancelled(f"The load was cancelled ({self._doing}).") from error
             raise self.dialect.translate(error, self._doing, author_sql=self._author_sql) from error
