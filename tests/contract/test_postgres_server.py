@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from datetime import UTC, date, datetime, timedelta
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,13 +14,18 @@ from airflow_safe_ops import IdempotentLoadOperator, TimePartition, ValuePartiti
 from airflow_safe_ops.errors import SafeOpsError
 from airflow_safe_ops.ledger.migrations import ledger_ddl
 from airflow_safe_ops.sql.ledger import LedgerSql
+from tests import servers
 from tests.contract.harness import D1, SALES_SQL, raised, run, sale
 from tests.contract.postgres import PostgresWarehouse
 
 if TYPE_CHECKING:
-    from tests.conftest import Database
+    from collections.abc import Callable, Iterator
+
+    from tests.conftest import Database, PgServer
 
 MERGE: dict[str, Any] = {"strategy": "merge", "unique_key": ["day", "id"]}
+CHICAGO = "timezone=America/Chicago"
+_logins = count(1)  # a pool keeps the sessions of one that is gone
 EVENTS_SQL = "SELECT at, n FROM raw_events WHERE at >= :partition_start AND at < :partition_end"
 
 
@@ -39,6 +45,34 @@ def connect_with(
 
 
 @pytest.fixture
+def set_sessions(pg_server: PgServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """
+    Set the sessions of a warehouse's loads to something else, until the end of the test.
+
+    By the options of Airflow's connection; before a pool, which takes none, by a login that has these settings. It
+    has to come after the warehouse among a test's arguments.
+    """
+    made: list[tuple[PostgresWarehouse, str]] = []
+
+    def by_options(warehouse: PostgresWarehouse, *settings: str) -> None:
+        connect_with(monkeypatch, warehouse, options=" ".join(f"-c {setting}" for setting in settings))
+
+    def by_login(warehouse: PostgresWarehouse, *settings: str) -> None:
+        login = f"login_{next(_logins)}"
+        warehouse.execute(f"CREATE ROLE {login} SUPERUSER LOGIN")
+        made.append((warehouse, login))
+        for setting in settings:
+            name, _, value = setting.partition("=")
+            values = ", ".join(f"'{part}'" for part in value.replace("\\", "").split(","))
+            warehouse.execute(f"ALTER ROLE {login} SET {name} = {values}")
+        connect_with(monkeypatch, warehouse, login)
+
+    yield by_login if servers.is_pool(pg_server.folder) else by_options
+    for warehouse, login in made:
+        warehouse.execute(f"REASSIGN OWNED BY {login} TO postgres; DROP ROLE {login}")
+
+
+@pytest.fixture
 def login(new_postgres: PostgresWarehouse) -> Any:
     """A login that may read and write the tables of the tests, and nothing else."""
     new_postgres.execute("DROP ROLE IF EXISTS loader; CREATE ROLE loader LOGIN")
@@ -50,7 +84,7 @@ class TestSessions:
     """What a session is set to by others changes nothing."""
 
     SETTINGS = (
-        "timezone=America/Chicago",
+        CHICAGO,
         "timezone=Pacific/Apia",
         "datestyle=SQL,DMY",
         "datestyle=German",
@@ -67,13 +101,13 @@ class TestSessions:
 
     @pytest.mark.parametrize("setting", SETTINGS)
     def test_the_same_rows_whatever_the_session_is_set_to(
-        self, postgres: PostgresWarehouse, driver: str, setting: str, monkeypatch: pytest.MonkeyPatch
+        self, postgres: PostgresWarehouse, driver: str, setting: str, set_sessions: Callable[..., None]
     ) -> None:
         """
         A month's window given as text was taken in the session's zone by one statement and as instants by another
         (dbt-labs/dbt-core#11417, dbt-labs/dbt-adapters#955): bounds are typed, each statement takes the same rows.
         """
-        connect_with(monkeypatch, postgres, options=f"-c {setting}")
+        set_sessions(postgres, setting)
         for kind in ("date", "timestamp", "timestamptz"):
             first = datetime(2026, 1, 2, tzinfo=UTC)
             moments = [first + timedelta(hours=n) for n in (-1, 0, 5, 23, 24)]
@@ -98,16 +132,18 @@ class TestSessions:
         new_postgres.load_twice(**MERGE)
         assert new_postgres.rows("sales") == [sale(D1, 1, "1")]
 
-    @pytest.mark.parametrize("how", ["role", "options"])
+    @pytest.mark.parametrize("how", ["role", "options", "environment"])
     def test_a_hostile_zone_by_role_or_connection(
         self, new_postgres: PostgresWarehouse, login: str, how: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        """A pool takes no options, but the zone that the driver's library finds in the environment."""
         new_postgres.execute("GRANT ALL ON DATABASE " + new_postgres.database.name + " TO loader")
-        connect_with(
-            monkeypatch, new_postgres, login, **({"options": "-c timezone=America/Chicago"} if how == "options" else {})
-        )
+        by_options = how == "options" and not servers.is_pool(new_postgres.database.folder)
+        connect_with(monkeypatch, new_postgres, login, **({"options": f"-c {CHICAGO}"} if by_options else {}))
         if how == "role":
             new_postgres.execute("ALTER ROLE loader SET timezone = 'America/Chicago'")
+        elif not by_options:
+            monkeypatch.setenv("PGTZ", "America/Chicago")
         new_postgres.create("raw_events", {"at": "timestamp", "n": "int"}, [(datetime(2025, 2, 28, 18, 19), 1)])
         new_postgres.create("events", {"at": "timestamp", "n": "int"})
         new_postgres.execute("GRANT ALL ON ALL TABLES IN SCHEMA public TO loader")
@@ -120,17 +156,17 @@ class TestSessions:
         ("kind", "given"), [("date", "2026-01-02"), ("timestamptz", "2026-01-02T00:00:00+00:00"), ("float8", 0.1)]
     )
     def test_a_value_is_one_partition_in_every_session(
-        self, new_postgres: PostgresWarehouse, monkeypatch: pytest.MonkeyPatch, kind: str, given: Any
+        self, new_postgres: PostgresWarehouse, kind: str, given: Any, set_sessions: Callable[..., None]
     ) -> None:
         """Two sessions that write one value differently must still meet at one claim and one record."""
         new_postgres.create("raw_parts", {"p": kind, "id": "int"})
         new_postgres.execute(f"INSERT INTO raw_parts VALUES ('{given}', 1)")
         new_postgres.create("parts", {"p": kind, "id": "int"})
-        for options in (
-            "-c timezone=America/Chicago",
-            "-c timezone=UTC -c datestyle=SQL,DMY -c extra_float_digits=-15",
+        for settings in (
+            [CHICAGO],
+            ["timezone=UTC", "datestyle=SQL,DMY", "extra_float_digits=-15"],
         ):
-            connect_with(monkeypatch, new_postgres, options=options)
+            set_sessions(new_postgres, *settings)
             new_postgres.load(
                 table="parts", partition=ValuePartition(p=given), sql="SELECT p, id FROM raw_parts WHERE p = :p"
             )
