@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -25,7 +25,7 @@ LINES = {
     "histories": (
         "random histories: {histories:,} with {steps:,} steps (overlaps {overlaps:,}, kills {kills:,}, moved keys "
         "{moved:,}, empty sources {empty:,}, NULLs {nulls:,}, duplicates {duplicates:,}, adopted tables {adopted:,}); "
-        "wrong: {wrong:,}"
+        "wrong: {wrong:,}; seeds: {seeds}"
     ),
     "mutants": "mutants caught: {caught:,} of {planted:,}",
 }
@@ -41,9 +41,9 @@ def begin() -> None:
     _file().unlink(missing_ok=True)
 
 
-def add(kind: str, **counts: int) -> None:
-    """Add to what is told of a kind; in any process of the run."""
-    assert all("{" + name + ":" in LINES[kind] for name in counts), f"{kind} does not tell all of {counts}"
+def add(kind: str, **counts: int | str) -> None:
+    """Add to what is told of a kind, in any process of the run: numbers are summed, words put one after the other."""
+    assert all(f"{{{name}" in LINES[kind] for name in counts), f"{kind} does not tell all of {counts}"
     FOLDER.mkdir(parents=True, exist_ok=True)
     with _file().open("a", encoding="utf-8") as lines:
         lines.write(json.dumps([kind, counts]) + "\n")
@@ -52,11 +52,17 @@ def add(kind: str, **counts: int) -> None:
 def told(files: Iterable[Path]) -> list[str]:
     """The sums of the files, a line a kind."""
     sums: dict[str, Counter[str]] = {}
+    words: dict[str, str] = {}
     for file in files:
         for line in file.read_text(encoding="utf-8").splitlines():
             kind, counts = json.loads(line)
-            sums.setdefault(kind, Counter()).update(counts)
-    return [text.format_map(sums[kind]) for kind, text in LINES.items() if kind in sums]
+            of_kind = sums.setdefault(kind, Counter())
+            for name, value in counts.items():
+                if isinstance(value, str):
+                    words[name] = f"{words[name]} {value}" if name in words else value
+                else:
+                    of_kind[name] += value
+    return [text.format_map(ChainMap(words, sums[kind])) for kind, text in LINES.items() if kind in sums]
 
 
 def told_here() -> list[str]:

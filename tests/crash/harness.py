@@ -18,11 +18,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from itertools import count, takewhile
 from multiprocessing.connection import Connection as Pipe
 from typing import Any
 
+import psutil
 import psycopg
 
 from airflow_safe_ops.definition.identity import RunIdentity
@@ -50,6 +52,7 @@ class Job:
     :param pauses: the points at which it stands still until it is told to go on; ``*`` is every one.
     :param seconds: begin with the first load again until so much time has passed.
     :param stays: go on with the next load after one that failed.
+    :param logical_date: of the run, for partitions that go by it.
     """
 
     uri: str
@@ -61,6 +64,8 @@ class Job:
     pauses: frozenset[str] = frozenset()
     seconds: float = 0.0
     stays: bool = False
+    logical_date: datetime | None = None
+    ledger_schema: str = "safe_ops"
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,12 @@ def connector(uri: str, driver: str) -> Callable[[], Any]:
     return partial(psycopg2.connect, uri)
 
 
-def run_job(job: Job, tell: Callable[[str, Any], None], stand: Callable[[str], None]) -> None:
+def run_job(
+    job: Job,
+    tell: Callable[[str, Any], None],
+    stand: Callable[[str], None],
+    begin: Callable[[LoadRunner], None] = lambda _runner: None,
+) -> None:
     """Run a job's loads here and now."""
     opening = connector(job.uri, job.driver)
 
@@ -117,12 +127,19 @@ def run_job(job: Job, tell: Callable[[str, Any], None], stand: Callable[[str], N
 
         runner = LoadRunner(
             load=load,
-            run=RunIdentity(dag_id="crash", task_id=job.name, run_id="test"),
+            run=RunIdentity(
+                dag_id="crash",
+                task_id=job.name,
+                run_id="test",
+                logical_date=job.logical_date,
+                params=dict(load.parameters),
+            ),
             connect=connect,
-            dialect=dialect_for("postgresql"),
+            dialect=dialect_for("postgresql", job.ledger_schema),
             patience=Patience(job.lock_timeout, job.grace),
             observe=observe,
         )
+        begin(runner)
         try:
             result = runner.execute()
             outcome = Outcome(result.as_dict()["partitions"])
@@ -144,7 +161,7 @@ def run_here(job: Job) -> list[Outcome]:
 
 
 def _child(job: Job, pipe: Pipe) -> None:
-    """The main function of a child. What it logs is no part of any test."""
+    """The main function of a child, which SIGTERM cancels. What it logs is no part of any test."""
     logging.disable(logging.CRITICAL)
 
     def tell(what: str, value: Any) -> None:
@@ -154,7 +171,10 @@ def _child(job: Job, pipe: Pipe) -> None:
         pipe.send(("at", point))
         pipe.recv()
 
-    run_job(job, tell, stand)
+    def begin(runner: LoadRunner) -> None:
+        signal.signal(signal.SIGTERM, lambda _number, _frame: runner.cancel())
+
+    run_job(job, tell, stand, begin)
 
 
 class Child:
@@ -184,13 +204,20 @@ class Child:
         assert self._process.pid is not None
         return self._process.pid
 
-    def until(self, point: str, timeout: float = PATIENCE) -> None:
-        """Wait until it stands at the point; at the others on its way it is told to go on."""
-        while self.at != point:
+    def until(self, point: str, timeout: float = PATIENCE, *, nth: int = 1) -> None:
+        """Wait until it stands at the point for the nth time; at all others on its way it is told to go on."""
+        seen = int(self.at == point)
+        while seen < nth:
             if self.at:
                 self.go()
-            self._next(timeout)
+            assert self._next(timeout), f"it never came to {point}"
             assert self._read == len(self._outcomes), f"over before {point}: {self._outcomes[-1]}"
+            seen += self.at == point
+
+    def until_connected(self, timeout: float = PATIENCE) -> None:
+        """Wait until it has a connection."""
+        while not self.backends:
+            assert self._next(timeout), "it never connected"
 
     def until_anywhere(self, timeout: float = PATIENCE) -> bool:
         """Wait until it stands at any point; False when it has ended instead."""
@@ -229,6 +256,12 @@ class Child:
         self._next(0)
         return self._read < len(self._outcomes)
 
+    def so_far(self) -> list[Outcome]:
+        """How those of its loads ended that it has told of by now, also one that is dead."""
+        while self._next(0):
+            pass
+        return self._outcomes
+
     def is_blocked(self) -> bool:
         """Whether a statement of it waits for a lock in the server."""
         if self._watcher is None:
@@ -237,6 +270,19 @@ class Child:
             "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY (%s) AND wait_event_type = 'Lock'", (self.backends,)
         ).fetchone()
         return row is not None and row[0] > 0
+
+    def is_alive(self) -> bool:
+        """Whether it is still there."""
+        return self._process.is_alive()
+
+    def family(self) -> list[int]:
+        """The living processes of its process group."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(ProcessLookupError, psutil.NoSuchProcess):
+                if os.getpgid(process.pid) == self.pid and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process.pid)
+        return found
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
@@ -249,6 +295,14 @@ class Child:
         assert not self._process.is_alive()
         if self._watcher is not None:
             self._watcher.close()
+
+    def close(self) -> None:
+        """End it, and forget it: one of hundreds must not hold its pipe open until the end of the test."""
+        self.kill()
+        with _starting:
+            _alive.remove(self)
+        self._pipe.close()
+        self._process.close()
 
     def _next(self, timeout: float) -> bool:
         """Take its next message; False when there will be none."""
@@ -265,6 +319,15 @@ class Child:
         else:
             self._outcomes.append(value)
         return True
+
+
+def run_apart(job: Job) -> Outcome:
+    """Run a job in a process of its own; how its first load ended."""
+    child = Child(job)
+    try:
+        return child.outcome()
+    finally:
+        child.close()
 
 
 def kill_the_living() -> None:
@@ -316,7 +379,7 @@ def stopped(pid: int) -> Iterator[None]:
 def history(db_rows: Callable[..., list[tuple[Any, ...]]], table: str, grace: float = 5.0) -> list[dict[str, Any]]:
     """The attempts on a table, oldest first, as the ledger tells them."""
     dialect = dialect_for("postgresql")
-    text, values = dialect.compile(dialect.ledger.history(table, None, 10_000, grace), "")
+    text, values = dialect.compile(dialect.ledger.history.attempts(table, None, 10_000, grace), "")
     names = "attempt_id, partition_key, state, outcome, error_code, error_class, started_at, finished_at"
     rows = db_rows(f"SELECT to_json(h) FROM (SELECT {names} FROM ({text}) AS a) AS h", values)
     return [row[0] if isinstance(row[0], dict) else json.loads(row[0]) for row in rows]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import struct
 import tempfile
 import threading
 from contextlib import suppress
@@ -21,7 +22,8 @@ class Proxy:
     """
     Passes bytes between clients and the server.
 
-    ``loss``, when armed, is what happens to the next COMMIT; it happens once:
+    ``loss``, when armed, is what happens to the next COMMIT; it happens once, after ``passes`` of them or at the
+    message ``at`` of all that clients send:
 
     * ``answer``: the server commits, the client is cut off;
     * ``answer_not_awaited``: the client is cut off at once, while the server is about to commit;
@@ -31,17 +33,21 @@ class Proxy:
     Once ``silent`` is set nothing passes any more, and nobody is told.
 
     :param folder: the folder of the server's socket.
+    :param tcp: take clients by TCP, and cut them off by a reset.
     """
 
-    def __init__(self, folder: Path, database: str) -> None:
+    def __init__(self, folder: Path, database: str, *, tcp: bool = False) -> None:
         self._server = str(folder / _SOCKET)
         self._folder = Path(tempfile.mkdtemp(prefix="proxy-"))
         self._database = database
-        self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(self._folder / _SOCKET))
+        self._tcp = tcp
+        self._listener = socket.socket(socket.AF_INET if tcp else socket.AF_UNIX)
+        self._listener.bind(("127.0.0.1", 0) if tcp else str(self._folder / _SOCKET))
         self._listener.listen()
         self._kept: list[socket.socket] = []
         self.loss: Loss = ""
+        self.passes = self.at = 0
+        self.commits = self.messages = 0
         self.silent = threading.Event()
         self.lost = 0
         threading.Thread(target=self._accept, daemon=True).start()
@@ -49,6 +55,8 @@ class Proxy:
     @property
     def uri(self) -> str:
         """The database through the proxy."""
+        if self._tcp:
+            return f"postgresql://postgres@127.0.0.1:{self._listener.getsockname()[1]}/{self._database}?sslmode=disable"
         return f"postgresql://postgres@/{self._database}?host={quote(str(self._folder), safe='')}"
 
     @property
@@ -67,6 +75,8 @@ class Proxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
+                if self._tcp:
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self._kept.append(client)
                 if self.silent.is_set():
                     continue
@@ -76,7 +86,7 @@ class Proxy:
 
     def _pass(self, client: socket.socket, server: socket.socket) -> None:
         keep = False
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # a socket that was closed meanwhile has no number
             while True:
                 ready, _, _ = select.select([client, server], [], [])
                 if self.silent.is_set():
@@ -88,7 +98,7 @@ class Proxy:
                     data = source.recv(65536)
                     if not data:
                         raise ConnectionError
-                    if source is client and self.loss and _COMMIT in data:
+                    if source is client and self._is_lost(data):
                         loss, self.loss = self.loss, ""
                         keep = self._lose(loss, data, client, server)
                         raise ConnectionError
@@ -96,6 +106,13 @@ class Proxy:
         client.close()
         if not keep:
             server.close()
+
+    def _is_lost(self, data: bytes) -> bool:
+        """Count what a client sends, and say whether it is what will be lost."""
+        self.messages += 1
+        self.commits += _COMMIT in data
+        here = self.messages == self.at if self.at else _COMMIT in data and self.commits > self.passes
+        return bool(self.loss) and here
 
     def _lose(self, loss: Loss, data: bytes, client: socket.socket, server: socket.socket) -> bool:
         """Whether the server's side stays open."""

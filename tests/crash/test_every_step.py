@@ -2,170 +2,139 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+import random
+import time
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_safe_ops.definition.load import Load
-from tests.crash.harness import Child, eventually, holding, run_here, stopped, until_blocked
-from tests.crash.warehouse import FIRST, Shop, no_stage_left, stages
+from airflow_safe_ops.definition.checks import RowCount
+from airflow_safe_ops.sql.ledger import LedgerSql
+from airflow_safe_ops.sql.ledger_tables import MIGRATIONS
+from tests import figures
+from tests.crash.bazaar import Bazaar
+from tests.crash.harness import Child, holding, run_apart, until_blocked
+from tests.crash.steps import every_step
+from tests.crash.sweep import GRACE, Case, Clean, Deed, differences, sweep
+from tests.crash.warehouse import FIRST, ROWS, STRATEGIES, Heap, Shop, day, no_stage_left, stages
 
 if TYPE_CHECKING:
-    from tests.conftest import Database
+    from tests.conftest import Database, PgServer
 
-GRACE = 0.5
-HANDS = 4
-
-# What holds a step's statement inside the server; the others are met by a server process that stands still.
-LOCKS = {
-    "prepare": "LOCK TABLE {source} IN ACCESS EXCLUSIVE MODE",
-    "claim": "SELECT 1 FROM safe_ops.safe_ops_target WHERE identity LIKE '%{target}%' FOR UPDATE",
-    "claim.hold": "SELECT 1 FROM safe_ops.safe_ops_claim FOR UPDATE SKIP LOCKED",
-    "stage.create": "LOCK TABLE {target} IN ACCESS EXCLUSIVE MODE",
-    "stage.fill": "LOCK TABLE {source} IN ACCESS EXCLUSIVE MODE",
-    "target.delete": "SELECT 1 FROM {target} FOR UPDATE SKIP LOCKED",
-    "target.update": "SELECT 1 FROM {target} FOR UPDATE SKIP LOCKED",
-    "target.insert": "INSERT INTO {target} SELECT day, id FROM {source} WHERE id > 5",
-    "ledger.publish": "SELECT 1 FROM safe_ops.safe_ops_partition FOR UPDATE",
-    "commit": "SELECT pg_advisory_xact_lock(target_id) FROM safe_ops.safe_ops_target WHERE identity LIKE '%{target}%'",
-}
-# A deferred trigger on the ledger fires in COMMIT itself: one on the target would be settled before the count.
-AT_COMMIT = """
-CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS
-  $$ BEGIN PERFORM pg_advisory_xact_lock_shared(NEW.target_id); RETURN NULL; END $$;
-CREATE CONSTRAINT TRIGGER wait AFTER INSERT OR UPDATE ON safe_ops.safe_ops_partition
-  DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION wait_at_commit()
-"""
+DRIVERS = ("psycopg", "psycopg2")
+EVERYWHERE = ("before", "locked", "stopped", "after")
+# One driver for each strategy in the short tier, and the other one in the long tier.
+SHORT = [(strategy, DRIVERS[n % 2]) for n, strategy in enumerate(STRATEGIES)]
+LONG = [(strategy, DRIVERS[1 - n % 2]) for n, strategy in enumerate(STRATEGIES)]
 
 
-def _names(shop: Shop) -> dict[str, Any]:
-    return {"source": shop.source, "target": shop.target}
-
-
-def _steps(shop: Shop, load: Load) -> list[str]:
-    """Every step that a re-load takes, as it takes it."""
-    points = run_here(shop.job(load))[0].points
-    steps = list(dict.fromkeys(point.rpartition(":")[0] for point in points))
-    assert steps[:2] == ["prepare", "claim"]
-    assert steps[-2:] == ["ledger.publish", "commit"]
-    return steps
-
-
-@contextmanager
-def _hold_inside(shop: Shop, child: Child, step: str, *, by_lock: bool) -> Iterator[None]:
-    """The child goes on into the step and is held there."""
-    if by_lock:
-        with holding(shop.db.uri, LOCKS[step].format(**_names(shop))):
-            child.go()
-            until_blocked(child)
-            yield
-        return
-    with stopped(child.backends[-1]):
-        child.go()
-        assert not eventually(lambda: child.at or child.ended(), 0.1), f"{step} was over before it was killed"
-        yield
-
-
-def _kill(shop: Shop, child: Child, step: str, when: str) -> None:
-    with ExitStack() as inside:
-        if when in ("locked", "stopped"):
-            child.until(f"{step}:before")
-            inside.enter_context(_hold_inside(shop, child, step, by_lock=when == "locked"))
-        else:
-            child.until(f"{step}:{when}")
-        child.kill()
-
-
-def _kill_and_run_again(db: Database, strategy: str, driver: str, step: str, when: str) -> list[str]:
-    shop = Shop(db, f"{strategy}_{driver}_{step.replace('.', '_')}_{when}", days=2)
-    load = shop.load(strategy=strategy)
-    shop.run(load)
-    shop.new_version()
-    job = shop.job(load, driver=driver, grace=GRACE, pauses=frozenset({f"{step}:before", f"{step}:after"}))
-    _kill(shop, Child(job), step, when)
-    again = Child(shop.job(load, driver=driver, grace=GRACE)).outcome()
-    if not again.published:
-        return [again.error]
-    found = shop.wrong()
-    if again.waited > GRACE + 2 or again.seconds > 20:
-        found.append(f"waited {again.waited} of {again.seconds} s")
-    outcomes = [attempt["outcome"] for attempt in shop.attempts()]
-    first, *killed, last = outcomes
-    expected = _what_became_of_the_killed(step, when)
-    if (first, last) != ("published", "published") or killed not in expected:
-        found.append(f"attempts: {outcomes}, expected one of {expected} for the killed one")
-    if len(shop.partitions()) != 1:
-        found.append(f"partitions: {shop.partitions()}")
-    return found
-
-
-def _complaints(db: Database, strategy: str, driver: str, step: str, when: str) -> list[str]:
-    """One point that cannot be tried does not hide what is wrong at the others."""
-    try:
-        return _kill_and_run_again(db, strategy, driver, step, when)
-    except AssertionError as error:
-        return [f"not tried: {error}"]
-
-
-def _what_became_of_the_killed(step: str, when: str) -> list[list[str]]:
-    """What the ledger may say of the attempt that was killed there; a COMMIT under way may come through."""
-    if step == "prepare" or (step == "claim" and when != "after"):
-        return [[]]
-    if step == "commit" and when != "before":
-        return [["published"]] if when == "after" else [["published"], ["lost"]]
-    return [["lost"]]
-
-
-def _sweep(db: Database, strategy: str, driver: str, whens: tuple[str, ...]) -> dict[str, list[str]]:
-    """Kill at each point, four at a time, each on tables of its own; what is wrong, by point."""
-    shop = Shop(db, f"plain_{strategy}")
-    load = shop.load(strategy=strategy)
-    shop.run(load)
-    steps = _steps(shop, load)
-    db.execute(AT_COMMIT)
-    points = [(step, when) for step in steps for when in whens if _possible(step, when)]
-    with ThreadPoolExecutor(HANDS) as hands:
-        found = list(hands.map(lambda p: _complaints(db, strategy, driver, *p), points))
-    assert len(found) >= (len(steps) - 3) * len(set(whens) - {"locked"})
-    return {f"{step}:{when}": wrong for (step, when), wrong in zip(points, found, strict=True) if wrong}
-
-
-def _possible(step: str, when: str) -> bool:
-    if when == "locked":
-        return step in LOCKS
-    # Before the first statement of a load there is no server process that could stand still; a judgement has none.
-    return when != "stopped" or (step != "prepare" and not step.endswith(".judge"))
-
-
-@pytest.mark.parametrize(("strategy", "driver"), [("delete_insert", "psycopg"), ("merge", "psycopg2")])
-def test_killed_anywhere_it_can_be_run_again(db: Database, strategy: str, driver: str) -> None:
-    assert _sweep(db, strategy, driver, ("before", "locked", "after")) == {}
+def _nothing_is_wrong(db: Database, case: Case, whens: tuple[str, ...] = EVERYWHERE) -> None:
+    assert sweep(db, case, whens) == {}
     assert no_stage_left(db), stages(db)
+
+
+@pytest.mark.parametrize(("strategy", "driver"), SHORT)
+def test_killed_anywhere_it_can_be_run_again(db: Database, strategy: str, driver: str) -> None:
+    _nothing_is_wrong(db, Case(strategy, driver), ("before", "locked", "after"))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("strategy", "driver"), [("delete_insert", "psycopg2"), ("merge", "psycopg")])
+@pytest.mark.parametrize(("strategy", "driver"), LONG)
 def test_killed_anywhere_with_the_other_driver(db: Database, strategy: str, driver: str) -> None:
-    assert _sweep(db, strategy, driver, ("before", "locked", "after")) == {}
-    assert no_stage_left(db), stages(db)
+    _nothing_is_wrong(db, Case(strategy, driver), ("before", "locked", "after"))
 
 
 @pytest.mark.parametrize("step", ["target.count", "ledger.publish", "commit"])
-@pytest.mark.parametrize(("strategy", "driver"), [("delete_insert", "psycopg2"), ("merge", "psycopg")])
+@pytest.mark.parametrize(("strategy", "driver"), LONG)
 def test_a_statement_that_outlives_its_client(db: Database, strategy: str, driver: str, step: str) -> None:
     """The server begins the statement when the client is already dead."""
-    assert _kill_and_run_again(db, strategy, driver, step, "stopped") == []
+    assert sweep(db, Case(strategy, driver), ("stopped",), lambda point: point.step == step) == {}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("driver", ["psycopg", "psycopg2"])
-@pytest.mark.parametrize("strategy", ["delete_insert", "merge"])
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_statement_outlives_its_client(db: Database, strategy: str, driver: str) -> None:
-    assert _sweep(db, strategy, driver, ("stopped",)) == {}
+    _nothing_is_wrong(db, Case(strategy, driver), ("stopped",))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("strategy", "driver"), SHORT)
+def test_the_very_first_load_killed_anywhere(db: Database, strategy: str, driver: str) -> None:
+    """Neither table nor ledger know anything yet."""
+    _nothing_is_wrong(db, Case(strategy, driver, first=True))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize(("strategy", "driver"), LONG)
+def test_killed_anywhere_over_a_table_without_a_key(db: Database, strategy: str, driver: str, first: bool) -> None:
+    """Nothing but the load keeps rows from standing twice."""
+    _nothing_is_wrong(db, Case(strategy, driver, Heap, first=first), ("before", "after"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("whens", [EVERYWHERE[::3], EVERYWHERE[1:3]], ids=["around", "inside"])
+@pytest.mark.parametrize(("strategy", "driver"), [*SHORT, *LONG])
+def test_killed_anywhere_in_a_load_that_does_everything(
+    db: Database, strategy: str, driver: str, whens: tuple[str, ...]
+) -> None:
+    """Keys that move, duplicates, a new column, late constraints, a trigger, checks; each point each time."""
+    first = not STRATEGIES[strategy].source_changes
+    _nothing_is_wrong(db, Case(strategy, driver, Bazaar, first=first), whens)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("deed", ["cancel", "terminate"])
+@pytest.mark.parametrize(("strategy", "driver"), SHORT)
+def test_stopped_or_cut_off_anywhere(db: Database, strategy: str, driver: str, deed: Deed) -> None:
+    """The task is killed, or its server process: what it says is what the ledger says, and it leaves no claim."""
+    _nothing_is_wrong(db, Case(strategy, driver, deed=deed), ("before", "locked", "after"))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("strategy", "driver"), LONG)
+def test_killed_while_it_locks_the_table(db: Database, strategy: str, driver: str) -> None:
+    case = Case(strategy, driver, exclusive=True)
+    assert sweep(db, case, EVERYWHERE, lambda point: point.step in ("claim.hold", "target.lock", "commit")) == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("strategy", "driver"), SHORT)
+def test_killed_in_the_second_of_three_days(db: Database, strategy: str, driver: str) -> None:
+    """The first day is published, the third one was not begun."""
+    case = Case(strategy, driver, lookback=2)
+    assert sweep(db, case, ("before", "stopped", "after"), lambda point: point.done == 1) == {}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [Shop, Bazaar])
+@pytest.mark.parametrize(("strategy", "driver"), LONG)
+def test_killed_at_any_moment(db: Database, strategy: str, driver: str, kind: type[Shop]) -> None:
+    """Between the points too, wherever it happens to be."""
+    case = Case(strategy, driver, kind)
+    clean = Clean.of(db, case)
+    moments = random.Random(len(driver))  # noqa: S311
+    for number in range(15):
+        shop = case.shop(db, f"any_{number}")
+        with closing(Child(case.job(shop))) as child:
+            child.until_connected()
+            time.sleep(moments.uniform(0, 0.15))
+        again = run_apart(case.job(shop))
+        wrong = [again.error] if again.error else shop.unsettled() + differences(shop, clean)
+        figures.add("kills", tried=1, wrong=int(bool(wrong)))
+        assert wrong == []
+        assert len(shop.attempts()) in (clean.attempts + 1, clean.attempts + 2)
     assert no_stage_left(db), stages(db)
+
+
+def test_no_step_is_left_out(db: Database) -> None:
+    """The loads that are killed at every point take every step that any plan can have."""
+    cases = [Case(strategy, kind=kind, first=kind is Shop) for strategy in STRATEGIES for kind in (Shop, Bazaar)]
+    killed = {step for case in cases for step in Clean.of(db, case).steps}
+    assert every_step() | {"prepare", "claim"} == killed
 
 
 def test_killed_while_the_ledger_is_made(db: Database, driver: str) -> None:
@@ -178,8 +147,39 @@ def test_killed_while_the_ledger_is_made(db: Database, driver: str) -> None:
         until_blocked(child)
         child.kill()
     assert Child(shop.job(driver=driver)).outcome().published
-    assert shop.wrong() == []
+    wrong = shop.wrong()
+    figures.add("kills", tried=1, wrong=int(bool(wrong)))
+    assert wrong == []
     assert [a["outcome"] for a in shop.attempts()] == ["published"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("version", [0, 1])
+def test_killed_at_any_moment_while_the_ledger_is_made(pg_server: PgServer, version: int) -> None:
+    """In a database without a ledger, and in one with an older version's; others make it at the same time."""
+    moments = random.Random(version)  # noqa: S311
+    sql = LedgerSql("safe_ops")
+    old = [statement.text for statement in sql.create_schema()]
+    old += [text.format(s="safe_ops") for migration in MIGRATIONS[:version] for text in migration.statements]
+    old += [sql.record_literally(migration) for migration in MIGRATIONS[:version]]
+    for number in range(8):
+        db = pg_server.create()
+        db.execute(";".join(old) if version else "SELECT 1")
+        shop = Heap(db)
+        with closing(Child(shop.job(driver=DRIVERS[number % 2], grace=GRACE))) as child:
+            child.until_connected()
+            others = [Child(shop.job(shop.load(day(n)), grace=GRACE)) for n in (1, 2)]
+            time.sleep(moments.uniform(0, 0.1))
+        again = run_apart(shop.job(driver=DRIVERS[number % 2], grace=GRACE))
+        wrong = [outcome.error for outcome in (again, *(child.outcome() for child in others)) if outcome.error]
+        wrong += shop.unsettled() + ([] if len(shop.rows()) == len(set(shop.rows())) == 3 * ROWS else ["rows"])
+        figures.add("kills", tried=1, wrong=int(bool(wrong)))
+        assert wrong == []
+        numbers = [(migration.number,) for migration in MIGRATIONS]
+        assert db.execute("SELECT number FROM safe_ops.safe_ops_schema ORDER BY 1") == numbers
+        for child in others:
+            child.close()
+        pg_server.drop(db)
 
 
 def test_killed_again_and_again(db: Database, driver: str) -> None:
@@ -189,15 +189,56 @@ def test_killed_again_and_again(db: Database, driver: str) -> None:
     shop.new_version()
     deaths = ("claim:after", "stage.fill:after", "target.delete:after", "target.insert:after", "commit:before")
     for point in deaths:
-        child = Child(shop.job(driver=driver, grace=GRACE, pauses=frozenset({point})))
+        child = Child(shop.job(driver=driver, grace=0.1, pauses=frozenset({point})))
         child.until(point)
         child.kill()
     assert shop.rows()[0][0] == FIRST
     assert {row[3] for row in shop.rows()} >= {"v1 1", "v1 2"}, "readers see the old rows until the new are there"
     assert Child(shop.job(driver=driver, grace=GRACE)).outcome().published
-    assert shop.wrong() == []
+    wrong = shop.wrong()
+    figures.add("kills", tried=len(deaths), wrong=int(bool(wrong)))
+    assert wrong == []
     assert [a["outcome"] for a in shop.attempts()] == ["published", *["lost"] * len(deaths), "published"]
     assert no_stage_left(db), stages(db)
+
+
+@pytest.mark.parametrize(("point", "code"), [("commit:before", ""), ("commit:after", "SO-113")])
+def test_an_append_that_died_and_another_source(db: Database, driver: str, point: str, code: str) -> None:
+    """Until its commit nothing was appended, and another version may be; after it that one is refused."""
+    shop = Heap(db)
+    load = shop.load(strategy="append_once")
+    child = Child(shop.job(load, driver=driver, grace=GRACE, pauses=frozenset({point})))
+    child.until(point)
+    child.kill()
+    shop.new_version()
+    again = Child(shop.job(load, driver=driver, grace=GRACE)).outcome()
+    assert again.code == code, again.error
+    version = {row[3].partition(" ")[0] for row in shop.rows() if row[3]}
+    assert (len(shop.rows()), version) == (ROWS, {"v1"} if code else {"v2"})
+    wrong = shop.unsettled()
+    figures.add("kills", tried=1, wrong=int(bool(wrong)))
+    assert wrong == []
+
+
+def test_killed_while_its_failure_is_recorded(db: Database, driver: str) -> None:
+    """It is refused, rolled back, and dies before the ledger has it: it reads as lost."""
+    shop = Shop(db)
+    shop.run()
+    before = shop.rows()
+    shop.new_version()
+    refused = replace(shop.load(), audits=(RowCount(min=999),))
+    child = Child(shop.job(refused, driver=driver, pauses=frozenset({"audit.judge:before"})))
+    child.until("audit.judge:before")
+    with holding(db.uri, "SELECT 1 FROM safe_ops.safe_ops_attempt FOR UPDATE"):
+        child.go()
+        until_blocked(child)
+        child.kill()
+    assert shop.rows() == before
+    assert Child(shop.job(driver=driver, grace=GRACE)).outcome().published
+    wrong = shop.wrong()
+    figures.add("kills", tried=1, wrong=int(bool(wrong)))
+    assert wrong == []
+    assert [a["outcome"] for a in shop.attempts()] == ["published", "lost", "published"]
 
 
 @pytest.mark.long
@@ -211,4 +252,6 @@ def test_the_default_grace_is_waited_once(db: Database) -> None:
     again = Child(shop.job(grace=5.0)).outcome()
     assert again.published
     assert 3 < again.waited < 7
-    assert shop.wrong() == []
+    wrong = shop.wrong()
+    figures.add("kills", tried=1, wrong=int(bool(wrong)))
+    assert wrong == []

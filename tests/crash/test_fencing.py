@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -15,6 +16,7 @@ from airflow_safe_ops.execution.session import Session
 from airflow_safe_ops.ledger import claims
 from airflow_safe_ops.ledger.claims import Claim
 from airflow_safe_ops.sql.dialect import dialect_for
+from tests import figures
 from tests.crash.harness import Child, connector, eventually, holding, until_blocked
 from tests.crash.warehouse import FIRST, Shop, month
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 INSIDE = frozenset({"stage.fill:after"})
 BETWEEN = frozenset({"claim:after"})
+WORD = str.maketrans(".:", "__")
 LEVELS = ["read committed", "repeatable read"]
 
 
@@ -102,7 +105,9 @@ def test_a_killed_waiter_keeps_nobody_back(db: Database) -> None:
     assert first.outcome().published
     outcome = last.outcome(timeout=10)
     assert outcome.published, outcome.error
-    assert shop.wrong() == []
+    wrong = shop.wrong()
+    figures.add("kills", tried=1, wrong=int(bool(wrong)))
+    assert wrong == []
 
 
 def test_a_waiter_whose_place_was_taken_queues_again_first(db: Database) -> None:
@@ -203,24 +208,32 @@ def test_a_plain_writer_that_is_seen_rolls_the_load_back(db: Database, driver: s
 
 
 @pytest.mark.long
-def test_a_frozen_owner_is_cut_off(db: Database, driver: str) -> None:
+def test_a_frozen_owner_is_cut_off(db: Database) -> None:
     """A process that stands still in its transaction loses it after a minute, and may not write when it wakes."""
-    shop = Shop(db)
-    shop.run()
-    shop.new_version()
-    frozen = Child(shop.job(driver=driver, pauses=frozenset({"target.insert:after"})))
-    frozen.until("target.insert:after")
-    frozen.signal(signal.SIGSTOP)
-    shop.new_version()
-    other = Child(shop.job(driver=driver)).outcome(timeout=90)
-    assert other.published, other.error
-    assert 30 < other.waited < 70
-    frozen.signal(signal.SIGCONT)
-    late = frozen.outcome()
-    assert not late.published
-    assert not late.terminal
-    assert shop.wrong() == []
-    assert sorted(a["outcome"] for a in shop.attempts()) == ["failed", "published", "published"]
+
+    points = ("claim.hold:after", "stage.fill:after", "target.delete:after", "target.insert:after", "commit:before")
+
+    def freeze(point: str, driver: str) -> None:
+        shop = Shop(db, f"{point.translate(WORD)}_{driver}", days=2)
+        shop.run()
+        shop.new_version()
+        frozen = Child(shop.job(driver=driver, pauses=frozenset({point})))
+        frozen.until(point)
+        frozen.signal(signal.SIGSTOP)
+        shop.new_version()
+        other = Child(shop.job(driver=driver)).outcome(timeout=90)
+        assert other.published, other.error
+        assert 30 < other.waited < 70
+        frozen.signal(signal.SIGCONT)
+        late = frozen.outcome()
+        assert not late.published
+        assert not late.terminal
+        assert shop.wrong() == []
+        assert sorted(a["outcome"] for a in shop.attempts()) == ["failed", "published", "published"]
+
+    cases = [(point, driver) for point in points for driver in ("psycopg", "psycopg2")]
+    with ThreadPoolExecutor(len(cases)) as hands:
+        list(hands.map(lambda case: freeze(*case), cases))
 
 
 def test_the_ledger_tells_who_lives(db: Database) -> None:

@@ -10,12 +10,15 @@ import pytest
 
 from airflow_safe_ops.definition.load import Load
 from airflow_safe_ops.definition.partition import Partition, WholeTable
+from tests import figures
 from tests.crash.harness import Child, Job, Outcome, eventually, until_blocked
-from tests.crash.warehouse import ROWS, Shop, day, month, no_stage_left, stages
+from tests.crash.storm import deadly_storm, side_by_side, storm
+from tests.crash.warehouse import ROWS, Heap, Shop, day, month, no_stage_left, stages
 
 if TYPE_CHECKING:
     from tests.conftest import Database
 
+DRIVERS = ("psycopg", "psycopg2")
 INSIDE = frozenset({"stage.fill:after"})
 ISOLATION = pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
 
@@ -178,7 +181,7 @@ def _month_among_days(db: Database, writers: int, seconds: float, limit: float) 
 
 
 def test_a_month_gets_in_among_days(db: Database) -> None:
-    _month_among_days(db, writers=4, seconds=6, limit=5)
+    _month_among_days(db, writers=4, seconds=5, limit=5)
 
 
 @pytest.mark.long
@@ -186,44 +189,67 @@ def test_a_month_gets_in_among_many_days(db: Database) -> None:
     _month_among_days(db, writers=8, seconds=40, limit=30)
 
 
-def _storm(db: Database, isolation: str, driver: str, processes: int, seconds: float) -> None:
-    """Days, months and the whole table, by several names, as fast as they can."""
-    _default_isolation(db, isolation)
-    shop = Shop(db)
-    shop.run(shop.load(WholeTable()))
-    shop.new_version()
-    db.execute(f"CREATE VIEW seen AS SELECT day, id, amount, note FROM {shop.target}")
-    chance = random.Random(processes)  # noqa: S311
-    crowd = [
-        Child(shop.job(*_mixed(shop, chance), driver=driver, name=f"storm{n}", seconds=seconds))
-        for n in range(processes)
-    ]
-    outcomes = [outcome for each in _all_outcomes(crowd) for outcome in each]
-    _accounted_for(shop, [Outcome(partitions=[{"attempt_id": shop.attempts()[0]["attempt_id"]}]), *outcomes])
-    assert len(outcomes) >= processes
-    assert shop.rows() == _source_rows(shop, 31)
+def _storm(db: Database, isolation: str, drivers: tuple[str, ...], processes: int, seconds: float) -> None:
+    written = storm(db, isolation, drivers, processes, seconds)
+    assert len(written) > processes
+    in_common, apart = side_by_side(written)
+    assert in_common == 0, "two loads of one day were at work at once"
+    assert apart > 0, "loads of different days waited for each other"
     assert no_stage_left(db), stages(db)
 
 
-def _mixed(shop: Shop, chance: random.Random) -> list[Load]:
-    partitions: list[Partition] = [*map(day, range(4)), month(), WholeTable()]
-    return [
-        shop.load(
-            chance.choice(partitions),
-            chance.choice(["delete_insert", "merge"]),
-            table=chance.choice([shop.target, f"public.{shop.target}", "seen"]),
-            exclusive=chance.random() < 0.1,
-        )
-        for _ in range(10)
-    ]
-
-
-@pytest.mark.parametrize(("isolation", "driver"), [("read committed", "psycopg"), ("repeatable read", "psycopg2")])
+@pytest.mark.parametrize(
+    ("isolation", "driver"),
+    [("read committed", "psycopg"), ("repeatable read", "psycopg2"), ("serializable", "psycopg")],
+)
 def test_everything_at_once(db: Database, isolation: str, driver: str) -> None:
-    _storm(db, isolation, driver, processes=5, seconds=3)
+    """Days, months and the whole table, by several names and logins; what a day holds tells who wrote it last."""
+    _storm(db, isolation, (driver,), processes=6, seconds=2)
 
 
 @pytest.mark.long
 @ISOLATION
-def test_everything_at_once_for_longer(db: Database, isolation: str, driver: str) -> None:
-    _storm(db, isolation, driver, processes=8, seconds=20)
+def test_everything_at_once_for_longer(db: Database, isolation: str) -> None:
+    _storm(db, isolation, ("psycopg", "psycopg2"), processes=8, seconds=60)
+
+
+@pytest.mark.long
+def test_everything_at_once_while_some_die(db: Database) -> None:
+    deadly_storm(db, DRIVERS, processes=6, seconds=20)
+    assert no_stage_left(db), stages(db)
+
+
+def _at_once(shop: Shop, *jobs: Job) -> list[Outcome]:
+    """All of them stand before their claim, and are let go."""
+    crowd = [Child(job) for job in jobs]
+    for child in crowd:
+        child.until("claim:before")
+    for child in crowd:
+        child.go()
+    return [child.outcome() for child in crowd]
+
+
+def test_many_append_one_day_once(db: Database) -> None:
+    """Each of them has it to append, and nothing but the ledger says that it is there."""
+    shop = Heap(db)
+    before = frozenset({"claim:before"})
+    jobs = [shop.job(shop.load(strategy="append_once"), driver=DRIVERS[n % 2], pauses=before) for n in range(8)]
+    outcomes = _at_once(shop, *jobs)
+    assert [outcome.error for outcome in outcomes] == [""] * 8
+    added = sorted(outcome.partitions[0]["rows_inserted"] for outcome in outcomes)
+    wrong = shop.wrong()
+    figures.add("overlaps", loads=8, wrong=int(bool(wrong)), deadlocks=0)
+    assert (added, wrong) == ([0] * 7 + [ROWS], [])
+
+
+def test_days_are_appended_beside_their_month(db: Database) -> None:
+    """A month that comes first has appended its days; a day that comes first has taken its month's place."""
+    shop = Heap(db)
+    before = frozenset({"claim:before"})
+    loads = [shop.load(partition, "append_once") for partition in (month(), day(0), day(1), day(2))]
+    outcomes = _at_once(shop, *(shop.job(load, pauses=before) for load in loads))
+    assert {outcome.code for outcome in outcomes} <= {"", "SO-102"}
+    assert any(outcome.published for outcome in outcomes)
+    days = 31 if outcomes[0].published else sum(outcome.published for outcome in outcomes)
+    assert len(shop.rows()) == len(set(shop.rows())) == days * ROWS
+    assert shop.claims() == []

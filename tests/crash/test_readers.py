@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from airflow_safe_ops.definition.load import Load
+from tests import figures
 from tests.crash.harness import Child
-from tests.crash.warehouse import COLUMNS, ROWS, Shop
+from tests.crash.warehouse import COLUMNS, ROWS, STRATEGIES, Heap, Shop
 
 if TYPE_CHECKING:
     from tests.conftest import Database
@@ -70,6 +71,7 @@ def test_a_reader_sees_the_old_or_the_new(db: Database, strategy: str, driver: s
     outcomes = Child(shop.job(*loads, driver=driver)).outcomes()
     reader.stop()
     assert [outcome.error for outcome in outcomes] == [""] * len(loads)
+    figures.add("readers", reads=reader.reads, wrong=len(set(reader.seen) - set(states)))
     assert set(reader.seen) <= set(states)
     assert reader.seen == sorted(reader.seen), "no version comes back once a newer one was seen"
     assert reader.seen[-1] == states[-1]
@@ -77,17 +79,18 @@ def test_a_reader_sees_the_old_or_the_new(db: Database, strategy: str, driver: s
     assert reader.reads > len(loads)
 
 
-def test_a_reader_in_each_step_sees_the_old(db: Database) -> None:
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_reader_in_each_step_sees_the_old(db: Database, strategy: str) -> None:
     """At every step until COMMIT the old rows are there, after it the new ones."""
-    shop = Shop(db)
-    shop.run()
+    shop = Heap(db)
+    shop.ready(strategy)
     old = shop.rows()
-    shop.new_version()
-    child = Child(shop.job(pauses=frozenset({"*"})))
+    child = Child(shop.job(shop.load(strategy=strategy), pauses=frozenset({"*"})))
     seen = []
     while child.until_anywhere():
         seen.append((child.at, shop.rows() == old))
         child.go()
+    figures.add("readers", reads=len(seen), wrong=sum(is_old == (at == "commit:after") for at, is_old in seen))
     assert [point for point, is_old in seen if not is_old] == ["commit:after"]
     assert len(seen) > 20
     assert shop.wrong() == []

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from airflow_safe_ops.definition.checks import RowCount
 from airflow_safe_ops.definition.load import Load, Strategy
@@ -18,6 +19,27 @@ FIRST = date(2026, 1, 1)
 ROWS = 5
 COLUMNS = "day, id, amount, note"
 OVER = ("published", "failed", "lost")
+_COLUMNS = "(day date, id int, amount numeric(12, 2), note text{key})"
+
+
+@dataclass(frozen=True)
+class Way:
+    """
+    How a strategy is tried.
+
+    :param source_changes: whether the source may be another one when a partition is loaded again.
+    :param options: of its load, beside the key.
+    """
+
+    source_changes: bool
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+STRATEGIES = {
+    "delete_insert": Way(True, {"on_unledgered": "replace"}),
+    "merge": Way(True, {"on_unledgered": "replace", "not_matched_by_source": "delete"}),
+    "append_once": Way(False),
+}
 
 
 def day(number: int = 0) -> TimePartition:
@@ -29,6 +51,24 @@ def day(number: int = 0) -> TimePartition:
 def month() -> TimePartition:
     """The month of the first day."""
     return TimePartition("day", grain="month", start=FIRST, end=date(2026, 2, 1))
+
+
+class Desk:
+    """A database by one connection, for whoever asks it again and again."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._connection = db.connect()
+
+    def execute(self, sql: str, params: Any = None) -> list[tuple[Any, ...]]:
+        """Run and commit one statement, or several without parameters; the rows of the last one, if any."""
+        cursor = self._connection.execute(sql.encode(), params)
+        while cursor.nextset():
+            pass
+        return cursor.fetchall() if cursor.description else []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
 
 
 @dataclass
@@ -43,12 +83,13 @@ class Shop:
     tag: str = "one"
     days: int = 31
     versions: int = field(default=0)
+    key: ClassVar[str] = ", PRIMARY KEY (day, id)"
 
     def __post_init__(self) -> None:
         self.db.execute(
-            f"CREATE TABLE {self.source} (day date, id int, amount numeric(12, 2), note text);"
-            f"CREATE TABLE {self.target} (day date, id int, amount numeric(12, 2), note text, PRIMARY KEY (day, id));"
-            f"CREATE TABLE {self.twin} (LIKE {self.target} INCLUDING ALL)"
+            f"CREATE TABLE {self.source} {_COLUMNS.format(key='')};"
+            f"CREATE TABLE {self.target} {_COLUMNS.format(key=self.key)};"
+            f"CREATE TABLE {self.twin} {_COLUMNS.format(key=self.key)}"
         )
         self.new_version()
 
@@ -78,6 +119,23 @@ class Shop:
             f"FROM generate_series(0, {self.days - 1}) AS d, generate_series(0, {ROWS - 1}) AS i"
         )
 
+    def begin(self, strategy: str) -> None:
+        """What is loaded before the load that counts."""
+        self.run(self.load(strategy=strategy))
+
+    def goes_on(self, strategy: str) -> None:
+        """What happens to the source between two loads by the strategy."""
+        if STRATEGIES[strategy].source_changes:
+            self.new_version()
+
+    def ready(self, strategy: str) -> None:
+        """Make a ledger, and something that the strategy has to write: over an older version, where it may."""
+        if STRATEGIES[strategy].source_changes:
+            self.begin(strategy)
+            self.new_version()
+        else:
+            self.run(self.load(table=self.twin))
+
     def load(
         self,
         partition: Partition | None = None,
@@ -94,9 +152,7 @@ class Shop:
         """
         where = "" if isinstance(partition, WholeTable) else "WHERE day >= :partition_start AND day < :partition_end"
         waits = f", (SELECT {pause}) AS w" if pause else ""
-        given: dict[str, Any] = {"unique_key": ("day", "id"), "on_unledgered": "replace", **more}
-        if strategy == "merge":
-            given["not_matched_by_source"] = "delete"
+        given: dict[str, Any] = {"unique_key": ("day", "id"), **STRATEGIES[strategy].options, **more}
         return Load(
             table=table or self.target,
             sql=f"SELECT {COLUMNS} FROM {self.source}{waits} {where}",
@@ -118,7 +174,7 @@ class Shop:
 
     def rows(self, table: str | None = None) -> list[tuple[Any, ...]]:
         """What a table holds."""
-        return self.db.execute(f"SELECT {COLUMNS} FROM {table or self.target} ORDER BY day, id")
+        return self.db.execute(f"SELECT {COLUMNS} FROM {table or self.target} ORDER BY day, id, amount, note")
 
     def attempts(self, grace: float = 5.0) -> list[dict[str, Any]]:
         """The ledger's story of the target."""
@@ -158,6 +214,11 @@ class Shop:
             found.append(f"rows: {self.rows()} instead of {self.rows(self.twin)}")
         if self.partitions() != self.partitions(self.twin):
             found.append(f"ledger: {self.partitions()} instead of {self.partitions(self.twin)}")
+        return found + self.unsettled()
+
+    def unsettled(self) -> list[str]:
+        """What no load may leave behind once it is over and healed."""
+        found = []
         if self.claims():
             found.append(f"claims left: {self.claims()}")
         if unfinished := [a for a in self.attempts() if a["outcome"] not in OVER]:
@@ -166,6 +227,27 @@ class Shop:
         if not set(self.publishers()) <= set(published):
             found.append("a partition whose attempt is not published")
         return found
+
+
+@dataclass
+class Heap(Shop):
+    """A shop whose table has no unique key: nothing but the loads keeps rows from standing twice."""
+
+    key: ClassVar[str] = ""
+
+    def load(
+        self,
+        partition: Partition | None = None,
+        strategy: str = "delete_insert",
+        *,
+        table: str | None = None,
+        pause: str = "",
+        **more: Any,
+    ) -> Load:
+        """A load that declares no key unless it has to."""
+        if strategy != "merge":
+            more = {"unique_key": None, **more}
+        return super().load(partition, strategy, table=table, pause=pause, **more)
 
 
 def stages(db: Database) -> list[tuple[Any, ...]]:
