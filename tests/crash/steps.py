@@ -46,8 +46,8 @@ def every_step() -> set[str]:
 def _steps_of_plans() -> set[str]:
     choices = {name: values for name, values in CHOICES.items() if name not in _NO_STEPS}
     found: set[str] = set()
-    chosen: tuple[Any, ...]
-    for chosen in product(*choices.values(), (False, True), ((), _CHECKS), _TABLES, (DAY, EVERYTHING)):
+    parts: list[Any] = [*choices.values(), (False, True), ((), _CHECKS), _TABLES, (DAY, EVERYTHING)]
+    for chosen in product(*parts):
         words, (exclusive, checks, table, scope) = chosen[:-4], chosen[-4:]
         declared: dict[str, Any] = {
             "table": ORDERS,
