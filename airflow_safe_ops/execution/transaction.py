@@ -93,11 +93,10 @@ class DataTransaction:
             facts[step.violation] = self._is_violated(step, statement)
             return
         try:
-            with self.session.part(reads_only=True) if step.reads_only else nullcontext():
+            with self.session.part(reads_only=step.reads_only) if step.reads_only or step.asks else nullcontext():
                 result = self.session.run(statement)
         except StatementRefused as error:
-            if other := self._other_writer(error):
-                raise other from error
+            self._ask_why(step, error, facts)
             raise
         if step.fact:
             facts[step.fact] = result.rowcount
@@ -106,14 +105,22 @@ class DataTransaction:
         if step.name == "target.moved":
             self._claim_moved(step, facts)
 
-    def _other_writer(self, error: StatementRefused) -> OtherWriter | None:
-        """The staged keys are unique, so a unique index on them was broken by a row that came meanwhile."""
+    def _ask_why(self, step: Step, error: StatementRefused, facts: Facts) -> None:
+        """
+        Who broke a unique index: a key that is staged twice, or stands in another partition; else another writer.
+
+        :raises SafeOpsError: the answer; none where the index has nothing to do with the load's key.
+        """
         task = self.plan.task
         broken = self.session.dialect.broken_constraint(error)
+        if broken is None:
+            return
+        for ask in step.asks:
+            self._step(ask, facts)
         keys = [columns for name, columns in task.table.unique_keys if name == broken]
-        if not any(set(columns) <= set(task.load.key) for columns in keys):
-            return None
-        return OtherWriter(f"Another load or writer brought a staged key to {task.table.name} ({broken}).")
+        if any(set(columns) <= set(task.load.key) for columns in keys):
+            what = f"Another load or writer brought a staged key to {task.table.name} ({broken})."
+            raise OtherWriter(what) from error
 
     def _is_violated(self, step: Step, statement: Statement) -> bool:
         """A constraint cannot be built where it is broken, or where a type knows none: then the query decides."""

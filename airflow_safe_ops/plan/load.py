@@ -158,9 +158,34 @@ def _look_at_target(task: LoadTask, sql: LoadSql, known: Sequence[Recorded]) -> 
     )
 
 
+def index_refuses(task: LoadTask) -> bool:
+    """
+    Whether the insert itself fails where a key is staged twice or stands in another partition.
+
+    Then nobody has to look before: what broke the index is asked afterwards. Triggers and rules might let the key
+    through in another form, or not at all.
+    """
+    return not task.load.appends and task.load.on_key_moved == "fail" and has_index(task) and not task.table.notes
+
+
 def _look_at_keys(task: LoadTask, sql: LoadSql) -> list[Step]:
+    if not index_refuses(task):
+        return [*_look_in_stage(task, sql), *_look_elsewhere(task, sql)]
+    # An update would take any of two rows with one key: it has to know before.
+    return _look_in_stage(task, sql) if task.load.keeps_rows else []
+
+
+def _asks(task: LoadTask, sql: LoadSql) -> tuple[Step, ...]:
+    """Why the index refused the insert."""
+    if not task.load.key or not index_refuses(task):
+        return ()
+    known = [] if task.load.keeps_rows else _look_in_stage(task, sql)
+    return (*known, *_look_elsewhere(task, sql))
+
+
+def _look_in_stage(task: LoadTask, sql: LoadSql) -> list[Step]:
     key = task.load.key
-    steps = [
+    return [
         Step(
             "stage.unique",
             "look for keys that are staged twice",
@@ -171,6 +196,11 @@ def _look_at_keys(task: LoadTask, sql: LoadSql) -> list[Step]:
         ),
         Step("stage.analyze", "tell the planner the stage's size", sql.analyze_stage(task)),
     ]
+
+
+def _look_elsewhere(task: LoadTask, sql: LoadSql) -> list[Step]:
+    key = task.load.key
+    steps = []
     if can_move(task):
         if (task.load.on_key_moved == "move" or not has_index(task)) and not task.load.exclusive:
             # Two loads of disjoint partitions could bring one key at once, and neither would see the other's.
@@ -240,7 +270,13 @@ def _replace(task: LoadTask, sql: LoadSql, _known: Sequence[Recorded]) -> list[S
     return [
         *_moved(task, sql),
         Step("target.delete", "delete the partition's rows", sql.delete_partition(task), fact="rows_deleted"),
-        Step("target.insert", "insert the staged rows", sql.insert_stage(task), fact="rows_inserted"),
+        Step(
+            "target.insert",
+            "insert the staged rows",
+            sql.insert_stage(task),
+            fact="rows_inserted",
+            asks=_asks(task, sql),
+        ),
     ]
 
 
@@ -257,7 +293,8 @@ def _merge(task: LoadTask, sql: LoadSql, _known: Sequence[Recorded]) -> list[Ste
         )
     if set(task.names) > set(task.load.key):
         steps.append(Step("target.update", "update rows that differ", sql.update_changed(task), fact="rows_updated"))
-    steps.append(Step("target.insert", "insert rows whose key is new", sql.insert_missing(task), fact="rows_inserted"))
+    insert, asks = sql.insert_missing(task), _asks(task, sql)
+    steps.append(Step("target.insert", "insert rows whose key is new", insert, fact="rows_inserted", asks=asks))
     if task.table.notes or not has_index(task):
         # Triggers may drop an insert, and where no index forbids it a key may stand twice already.
         one_each = guards.one_row_a_key(task.scope, task.table.name)

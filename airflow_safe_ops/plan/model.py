@@ -118,6 +118,7 @@ class Step:
     :param reads_only: it holds SQL of the author's: the server refuses any write in it.
     :param violation: the step asks by a constraint: breaking it is no fault of the statement but the fact
         of that name, made true.
+    :param asks: steps that find out why a unique index refused this one; they cost nothing where none did.
     """
 
     name: str
@@ -128,6 +129,12 @@ class Step:
     sample: Statement | None = None
     reads_only: bool = False
     violation: str | None = None
+    asks: tuple[Step, ...] = ()
+
+    @property
+    def refuses(self) -> tuple[type[SafeOpsError], ...]:
+        """What it can refuse the load for."""
+        return tuple(guard.refuses for step in (self, *self.asks) for guard in step.guards)
 
 
 @dataclass(frozen=True)

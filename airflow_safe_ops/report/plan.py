@@ -52,7 +52,7 @@ def error_data(error: SafeOpsError) -> dict[str, Any]:
 
 def refusals(step: Step) -> list[type[SafeOpsError]]:
     """What a step can refuse the load for."""
-    return [guard.refuses for guard in step.guards]
+    return list(step.refuses)
 
 
 def wrapped_sql(sql: str, width: int) -> list[str]:

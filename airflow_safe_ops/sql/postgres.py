@@ -278,7 +278,7 @@ def _sum_of_hashes(columns: Sequence[Column]) -> str:
         for c in columns
     ]
     record = f"hash_record_extended(ROW({', '.join(values)}), 0)"
-    return f"sum(hash_numeric_extended({record}, 0)::numeric)::text"
+    return f"sum(hash_numeric_extended({record}, 0))::text"
 
 
 class PostgresLoadSql:

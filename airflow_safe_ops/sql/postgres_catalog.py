@@ -88,7 +88,8 @@ _KEYS = """
 SELECT c.relname AS name, (SELECT pg_catalog.json_agg(a.attname ORDER BY a.attname) FROM pg_catalog.pg_attribute AS a
         WHERE a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]))::text AS names
 FROM pg_catalog.pg_index AS i JOIN pg_catalog.pg_class AS c ON c.oid = i.indexrelid
-WHERE i.indrelid = CAST({oid} AS oid) AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL"""
+WHERE i.indrelid = CAST({oid} AS oid) AND i.indisunique AND i.indisvalid AND i.indimmediate
+  AND i.indpred IS NULL AND i.indexprs IS NULL"""
 
 _POINTING = """
 SELECT k.conname AS name, k.conrelid::regclass::text AS child, k.confdeltype::text AS on_delete,
@@ -131,7 +132,8 @@ def describe(executor: Executor, name: str) -> Table:
         identity=f"{quoted(root['schema_name'])}.{quoted(root['table_name'])}",
         name=written,
         columns=columns,
-        unique_keys=_keys(executor, base["oid"]),
+        # An index on a table that others inherit from does not see their rows; one on a partitioned table does.
+        unique_keys=_keys(executor, base["oid"]) if base["kind"] == "p" or len(family) == 1 else (),
         referenced_by=_pointing(executor, everyone),
         notes=_notes(executor, everyone, base),
     )

@@ -102,11 +102,17 @@ def odd_rows(task: LoadTask) -> Statement:
 
 
 def look_at_target(task: LoadTask, unknown: Sequence[Scope], *, count: bool) -> Statement:
-    """Whether the partition has rows (or how many), and whether any lies in parts that no ledger row knows."""
+    """
+    How many rows the partition has, and whether any lies in parts that no ledger row knows.
+
+    A replacement asks only whether there are rows that an empty stage would take away: the planner expects to meet
+    one soon in a plain scan of the table, which reads on and on where the partition's rows lie at its end.
+    """
     name, scope = task.table.name, task.scope
     rows = f"SELECT count(*) FROM {name} WHERE {in_scope(task.table, scope)}"
     if not count:
-        rows = f"SELECT EXISTS (SELECT 1 FROM {name} WHERE {in_scope(task.table, scope)})::int"
+        is_empty = f"NOT EXISTS (SELECT 1 FROM {stage_name(task)})"
+        rows = f"SELECT ({is_empty} AND EXISTS (SELECT 1 FROM {name} WHERE {in_scope(task.table, scope)}))::int"
     binds = scope_binds(scope)
     parts = []
     for n, part in enumerate(unknown):
@@ -132,7 +138,7 @@ def duplicate_sample(task: LoadTask) -> Statement:
 
 def analyze(task: LoadTask) -> Statement:
     """Without it the planner takes a temporary table for a small one."""
-    return Statement(f"ANALYZE {stage_name(task)}")
+    return Statement(f"ANALYZE {stage_name(task)} ({columns(task.load.key)})")
 
 
 def _elsewhere(task: LoadTask) -> str:

@@ -28,7 +28,7 @@ from tests.load_tasks import (
 
 if TYPE_CHECKING:
     from airflow_safe_ops.definition.scope import Scope
-    from airflow_safe_ops.plan.model import LoadTask, Plan, Statement
+    from airflow_safe_ops.plan.model import LoadTask, Plan, Statement, Step
 
 FILES = Path(__file__).parent
 DIALECTS = {"postgresql": Postgres()}
@@ -151,12 +151,15 @@ def as_sql(plan: Plan) -> str:
     lines = [f"-- {task.load.strategy} into {task.table.identity}, {task.scope.key}"]
     lines += [f"-- note: {note}" for note in plan.notes]
     for step in plan.steps:
-        lines += ["", f"-- {step.name}: {step.what}"]
-        if step.statement is not None:
-            lines += _lines(step.statement)
-        if step.sample is not None:
-            lines += ["-- sample:", *_lines(step.sample)]
+        lines += ["", f"-- {step.name}: {step.what}", *_shown(step)]
+        for ask in step.asks:
+            lines += [f"-- where a unique index refuses it, {ask.name}: {ask.what}", *_shown(ask)]
     return "\n".join(lines) + "\n"
+
+
+def _shown(step: Step) -> list[str]:
+    lines = [] if step.statement is None else _lines(step.statement)
+    return lines if step.sample is None else [*lines, "-- sample:", *_lines(step.sample)]
 
 
 def _lines(statement: Statement) -> list[str]:

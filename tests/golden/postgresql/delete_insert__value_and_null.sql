@@ -18,7 +18,7 @@ SELECT CAST("region" AS text) AS "region", CAST("source" AS text) AS "source" FR
 -- :_value_0 = 'EU'
 
 -- target.look: look at what the partition holds now
-SELECT (SELECT EXISTS (SELECT 1 FROM "mart"."orders" WHERE ("region" = CAST(:_value_0 AS character varying(5)) AND "source" IS NULL))::int) AS rows_before, EXISTS (SELECT 1 FROM "mart"."orders" WHERE ("region" = CAST(:part0_value_0 AS character varying(5)) AND "source" IS NULL)) AS unledgered;
+SELECT (SELECT (NOT EXISTS (SELECT 1 FROM "safe_ops_stage_00000000000040008000000000000001") AND EXISTS (SELECT 1 FROM "mart"."orders" WHERE ("region" = CAST(:_value_0 AS character varying(5)) AND "source" IS NULL)))::int) AS rows_before, EXISTS (SELECT 1 FROM "mart"."orders" WHERE ("region" = CAST(:part0_value_0 AS character varying(5)) AND "source" IS NULL)) AS unledgered;
 -- :_value_0 = 'EU'
 -- :part0_value_0 = 'EU'
 
@@ -30,7 +30,7 @@ DELETE FROM "mart"."orders" WHERE ("region" = CAST(:_value_0 AS character varyin
 INSERT INTO "mart"."orders" ("order_id", "line_no", "order_date", "amount", "region", "source") SELECT "order_id", "line_no", "order_date", "amount", "region", "source" FROM "safe_ops_stage_00000000000040008000000000000001";
 
 -- target.count: count the partition as it stands now, with its checksum
-SELECT count(*) AS rows_after, sum(hash_numeric_extended(hash_record_extended(ROW("order_id", "line_no", "order_date", "region", "source", "amount"), 0), 0)::numeric)::text AS checksum FROM "mart"."orders" WHERE ("region" = CAST(:_value_0 AS character varying(5)) AND "source" IS NULL);
+SELECT count(*) AS rows_after, sum(hash_numeric_extended(hash_record_extended(ROW("order_id", "line_no", "order_date", "region", "source", "amount"), 0), 0))::text AS checksum FROM "mart"."orders" WHERE ("region" = CAST(:_value_0 AS character varying(5)) AND "source" IS NULL);
 -- :_value_0 = 'EU'
 
 -- ledger.publish: record the load as published, give the claim back

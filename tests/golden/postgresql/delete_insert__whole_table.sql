@@ -17,7 +17,7 @@ SELECT count(*) AS rows_staged, count(*) FILTER (WHERE FALSE) AS null_in_partiti
 SELECT CAST("order_id" AS text) AS "order_id", CAST("line_no" AS text) AS "line_no", CAST("order_date" AS text) AS "order_date", CAST("loaded_at" AS text) AS "loaded_at", CAST("seen_at" AS text) AS "seen_at", CAST("region" AS text) AS "region", CAST("source" AS text) AS "source", CAST("note" AS text) AS "note", CAST("raw" AS text) AS "raw" FROM "safe_ops_stage_00000000000040008000000000000001" WHERE NOT TRUE OR FALSE LIMIT 5;
 
 -- target.look: look at what the partition holds now
-SELECT (SELECT EXISTS (SELECT 1 FROM "mart"."orders" WHERE TRUE)::int) AS rows_before, EXISTS (SELECT 1 FROM "mart"."orders" WHERE TRUE) AS unledgered;
+SELECT (SELECT (NOT EXISTS (SELECT 1 FROM "safe_ops_stage_00000000000040008000000000000001") AND EXISTS (SELECT 1 FROM "mart"."orders" WHERE TRUE))::int) AS rows_before, EXISTS (SELECT 1 FROM "mart"."orders" WHERE TRUE) AS unledgered;
 
 -- target.delete: delete the partition's rows
 DELETE FROM "mart"."orders" WHERE TRUE;
@@ -26,7 +26,7 @@ DELETE FROM "mart"."orders" WHERE TRUE;
 INSERT INTO "mart"."orders" ("order_id", "line_no", "order_date", "loaded_at", "seen_at", "region", "source", "note", "raw") SELECT "order_id", "line_no", "order_date", "loaded_at", "seen_at", "region", "source", "note", "raw" FROM "safe_ops_stage_00000000000040008000000000000001";
 
 -- target.count: count the partition as it stands now, with its checksum
-SELECT count(*) AS rows_after, sum(hash_numeric_extended(hash_record_extended(ROW("order_id", "line_no", "order_date", "loaded_at", "seen_at", "region", "source", CAST("note" AS text) COLLATE "C"), 0), 0)::numeric)::text AS checksum FROM "mart"."orders" WHERE TRUE;
+SELECT count(*) AS rows_after, sum(hash_numeric_extended(hash_record_extended(ROW("order_id", "line_no", "order_date", "loaded_at", "seen_at", "region", "source", CAST("note" AS text) COLLATE "C"), 0), 0))::text AS checksum FROM "mart"."orders" WHERE TRUE;
 
 -- ledger.publish: record the load as published, give the claim back
 

@@ -33,7 +33,7 @@ CREATE UNIQUE INDEX ON "safe_ops_stage_00000000000040008000000000000001" ("or""d
 SELECT CAST("or""der" AS text) AS "or""der", count(*) AS rows FROM "safe_ops_stage_00000000000040008000000000000001" GROUP BY "or""der" HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 5;
 
 -- stage.analyze: tell the planner the stage's size
-ANALYZE "safe_ops_stage_00000000000040008000000000000001";
+ANALYZE "safe_ops_stage_00000000000040008000000000000001" ("or""der");
 
 -- target.lock: lock the table against other writers until the commit
 LOCK TABLE "Größe x"."sel""ect" IN SHARE ROW EXCLUSIVE MODE;
@@ -68,7 +68,7 @@ SELECT count(*) AS rows_arrived FROM "Größe x"."sel""ect" AS t JOIN "safe_ops_
 -- :_end = datetime.date(2026, 1, 2)
 
 -- target.count: count the partition as it stands now, with its checksum
-SELECT count(*) AS rows_after, sum(hash_numeric_extended(hash_record_extended(ROW("or""der", "Tag der Bestellung", "100%"), 0), 0)::numeric)::text AS checksum FROM "Größe x"."sel""ect" WHERE ("Tag der Bestellung" >= :_start AND "Tag der Bestellung" < :_end);
+SELECT count(*) AS rows_after, sum(hash_numeric_extended(hash_record_extended(ROW("or""der", "Tag der Bestellung", "100%"), 0), 0))::text AS checksum FROM "Größe x"."sel""ect" WHERE ("Tag der Bestellung" >= :_start AND "Tag der Bestellung" < :_end);
 -- :_start = datetime.date(2026, 1, 1)
 -- :_end = datetime.date(2026, 1, 2)
 

@@ -32,16 +32,7 @@ CREATE UNIQUE INDEX ON "safe_ops_stage_00000000000040008000000000000001" ("order
 SELECT CAST("order_id" AS text) AS "order_id", CAST("line_no" AS text) AS "line_no", count(*) AS rows FROM "safe_ops_stage_00000000000040008000000000000001" GROUP BY "order_id", "line_no" HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT 5;
 
 -- stage.analyze: tell the planner the stage's size
-ANALYZE "safe_ops_stage_00000000000040008000000000000001";
-
--- target.moved: look for staged keys that stand in another partition
-SELECT count(*) AS keys_moved FROM "mart"."orders" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."order_id" = s."order_id" AND t."line_no" = s."line_no" WHERE (t."loaded_at" >= :_start AND t."loaded_at" < :_end) IS NOT TRUE;
--- :_start = datetime.datetime(2026, 3, 2, 5, 0, tzinfo=datetime.timezone.utc)
--- :_end = datetime.datetime(2026, 3, 9, 4, 0, tzinfo=datetime.timezone.utc)
--- sample:
-SELECT CAST(CAST((t."loaded_at" AT TIME ZONE 'America/New_York') AS date) AS text) AS "loaded_at", count(*) AS keys FROM "mart"."orders" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."order_id" = s."order_id" AND t."line_no" = s."line_no" WHERE (t."loaded_at" >= :_start AND t."loaded_at" < :_end) IS NOT TRUE GROUP BY 1 ORDER BY 1 LIMIT 1000;
--- :_start = datetime.datetime(2026, 3, 2, 5, 0, tzinfo=datetime.timezone.utc)
--- :_end = datetime.datetime(2026, 3, 9, 4, 0, tzinfo=datetime.timezone.utc)
+ANALYZE "safe_ops_stage_00000000000040008000000000000001" ("order_id", "line_no");
 
 -- target.update: update rows that differ
 UPDATE "mart"."orders" AS t SET "order_id" = s."order_id", "line_no" = s."line_no", "order_date" = s."order_date", "amount" = s."amount", "loaded_at" = s."loaded_at" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."loaded_at" >= :_start AND t."loaded_at" < :_end) AND ROW(t."order_id", t."line_no", t."order_date", t."amount", t."loaded_at")::record *<> ROW(s."order_id", s."line_no", s."order_date", s."amount", s."loaded_at")::record;
@@ -52,9 +43,17 @@ UPDATE "mart"."orders" AS t SET "order_id" = s."order_id", "line_no" = s."line_n
 INSERT INTO "mart"."orders" ("order_id", "line_no", "order_date", "amount", "loaded_at") SELECT "order_id", "line_no", "order_date", "amount", "loaded_at" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE NOT EXISTS (SELECT 1 FROM "mart"."orders" AS t WHERE t."order_id" = s."order_id" AND t."line_no" = s."line_no" AND (t."loaded_at" >= :_start AND t."loaded_at" < :_end));
 -- :_start = datetime.datetime(2026, 3, 2, 5, 0, tzinfo=datetime.timezone.utc)
 -- :_end = datetime.datetime(2026, 3, 9, 4, 0, tzinfo=datetime.timezone.utc)
+-- where a unique index refuses it, target.moved: look for staged keys that stand in another partition
+SELECT count(*) AS keys_moved FROM "mart"."orders" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."order_id" = s."order_id" AND t."line_no" = s."line_no" WHERE (t."loaded_at" >= :_start AND t."loaded_at" < :_end) IS NOT TRUE;
+-- :_start = datetime.datetime(2026, 3, 2, 5, 0, tzinfo=datetime.timezone.utc)
+-- :_end = datetime.datetime(2026, 3, 9, 4, 0, tzinfo=datetime.timezone.utc)
+-- sample:
+SELECT CAST(CAST((t."loaded_at" AT TIME ZONE 'America/New_York') AS date) AS text) AS "loaded_at", count(*) AS keys FROM "mart"."orders" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."order_id" = s."order_id" AND t."line_no" = s."line_no" WHERE (t."loaded_at" >= :_start AND t."loaded_at" < :_end) IS NOT TRUE GROUP BY 1 ORDER BY 1 LIMIT 1000;
+-- :_start = datetime.datetime(2026, 3, 2, 5, 0, tzinfo=datetime.timezone.utc)
+-- :_end = datetime.datetime(2026, 3, 9, 4, 0, tzinfo=datetime.timezone.utc)
 
 -- target.count: count the partition as it stands now, with its checksum
-SELECT count(*) AS rows_after, sum(hash_numeric_extended(hash_record_extended(ROW("order_id", "line_no", "order_date", "loaded_at", "amount"), 0), 0)::numeric)::text AS checksum FROM "mart"."orders" WHERE ("loaded_at" >= :_start AND "loaded_at" < :_end);
+SELECT count(*) AS rows_after, sum(hash_numeric_extended(hash_record_extended(ROW("order_id", "line_no", "order_date", "loaded_at", "amount"), 0), 0))::text AS checksum FROM "mart"."orders" WHERE ("loaded_at" >= :_start AND "loaded_at" < :_end);
 -- :_start = datetime.datetime(2026, 3, 2, 5, 0, tzinfo=datetime.timezone.utc)
 -- :_end = datetime.datetime(2026, 3, 9, 4, 0, tzinfo=datetime.timezone.utc)
 
