@@ -4,6 +4,7 @@
 PYTHON ?= python3
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
+BENCH_ARGS ?=
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +19,7 @@ LOWER_DAYS := --exclude-newer 2025-10-01 --exclude-newer-package apache-airflow-
 SLOW := long or sabotage or system
 
 .DEFAULT_GOAL := help
-.PHONY: help venv test test-all test-servers test-slow figures demo lint format types imports wheel lower-bounds clean
+.PHONY: help venv test test-all test-servers test-slow figures demo bench lint format types imports wheel lower-bounds clean
 .NOTPARALLEL:
 
 help: ## list the targets
@@ -53,6 +54,9 @@ figures: ## what the last `make test` and `make test-slow` proved, as figures
 
 demo: $(INSTALLED) ## 90 days of real flights, loaded by a DAG that appends and by its safe twin
 	$(BIN)/python -m airflow_safe_ops.demo $(DEMO_ARGS)
+
+bench: $(INSTALLED) ## what a load costs beside hand-written SQL (about 10 minutes; BENCH_ARGS=--quick: one)
+	$(BIN)/python -m benchmarks.load $(BENCH_ARGS)
 
 lint: $(INSTALLED) ## ruff: rules and format
 	$(BIN)/ruff check

@@ -220,7 +220,7 @@ class Histories(RuleBasedStateMachine):
     @rule(
         changes=CHANGES,
         task=TASKS,
-        points=st.lists(POINTS, min_size=1, max_size=3),
+        points=st.lists(POINTS, min_size=2, max_size=4),
         race=st.sampled_from((None, None, 0, 1, 4)),
         again=st.booleans(),
     )

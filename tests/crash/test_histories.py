@@ -55,7 +55,7 @@ def _play(db: Database, number: int, examples: int) -> Counter[str]:
 
 
 def test_histories(db: Database) -> None:
-    told = _play(db, _first_seed(), examples=5)
+    told = _play(db, _first_seed(), examples=4)
     assert told["steps"] > STEPS
 
 

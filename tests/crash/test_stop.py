@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from itertools import cycle, product
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -222,13 +223,13 @@ def _time_out(child: Child) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize("end", [_kill_process, _kill_group, _kill_by_supervisor, _mark_failed, _time_out])
-def test_whatever_it_does_it_holds_nothing(db: Database, driver: str, end: Callable[[Child], None]) -> None:
-    """A statement that sleeps, one that computes, one that waits for another session's lock; all strategies."""
-    cases = [(strategy, long) for strategy in STRATEGIES for long in LONG]
+def test_whatever_it_does_it_holds_nothing(db: Database, end: Callable[[Child], None]) -> None:
+    """A statement that sleeps, one that computes, one that waits for another session's lock; strategies in turn."""
+    cases = list(zip(product(LONG, DRIVERS), cycle(STRATEGIES), strict=False))
 
-    def end_and_run_again(case: tuple[str, str]) -> None:
-        strategy, long = case
-        shop = Shop(cast("Database", Desk(db)), f"{long}_{strategy}", days=2)
+    def end_and_run_again(case: tuple[tuple[str, str], str]) -> None:
+        (long, driver), strategy = case
+        shop = Shop(cast("Database", Desk(db)), f"{long}_{driver}", days=2)
         shop.ready(strategy)
         before = [a["outcome"] for a in shop.attempts()]
         with ExitStack() as other:

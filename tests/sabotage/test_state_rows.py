@@ -110,10 +110,10 @@ def test_a_key_that_moved_stands_once(db: Database) -> None:
 
 
 def test_a_key_that_another_writer_brought_to_another_day(db: Database) -> None:
-    """It comes after the look for moved keys: what is not written is not recorded as published."""
+    """It comes before the insert: what is not written is not recorded as published."""
     sales = Sales(db, [(D1, 1, 1)])
     db.execute("CREATE UNIQUE INDEX ON sales (id)")
-    bring = at("target.moved:after", lambda: db.execute(f"INSERT INTO sales VALUES ('{D0}', 1, 9)"))
+    bring = at("stage.analyze:after", lambda: db.execute(f"INSERT INTO sales VALUES ('{D0}', 1, 9)"))
     sales.tried(**MERGE, observe=bring)
     assert sales.partitions() == []
 
