@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable
 
-from airflow_safe_ops.errors import LedgerDenied, OutdatedLedger, SafeOpsError, SecondLedger
+from airflow_safe_ops.errors import ClaimTooContended, LedgerDenied, OutdatedLedger, SafeOpsError, SecondLedger
 from airflow_safe_ops.plan.model import Database, Executor
 from airflow_safe_ops.sql.ledger import LedgerSql
 from airflow_safe_ops.sql.ledger_tables import MIGRATIONS
 
-# Two sessions that make one schema or table at once: one of them gets one of these and looks again.
-_RACES = ("23505", "42P06", "42P07", "XX000", "40001", "40P01", "42710")
+# Two sessions that make one schema or table at once, or one takes it back: the other gets one of these and looks again.
+_RACES = ("23505", "42P06", "42P07", "XX000", "40001", "40P01", "42710", "42P01", "3F000")
 _TRIES = 20
 SqlState = Callable[[BaseException], str]
 
@@ -69,7 +70,13 @@ def init_ledger(database: Database, sql: LedgerSql, sqlstate: SqlState) -> int:
             if state not in _RACES or attempt == _TRIES - 1:
                 raise
             time.sleep(0.05 * (attempt + 1))
-    raise AssertionError("unreachable")
+        except _GaveWayError:
+            time.sleep(random.uniform(0, 0.1 * (attempt + 1)))  # noqa: S311 - two that gave way must not meet again
+    raise ClaimTooContended(f"The ledger in schema {sql.schema!r} was made {_TRIES} times beside another one.")
+
+
+class _GaveWayError(Exception):
+    """Two ledgers were made at once, and ours was taken back."""
 
 
 def _migrate(database: Database, sql: LedgerSql) -> int:
@@ -84,9 +91,28 @@ def _migrate(database: Database, sql: LedgerSql) -> int:
         for migration in due:
             for statement in sql.migrate(migration):
                 tx.run(statement)
-    with database.transaction() as tx:
-        ledger_version(tx, sql)  # somebody may have made another ledger meanwhile
+    if not version:
+        _give_way(database, sql, with_schema=not schema_there)
     return len(due)
+
+
+def _give_way(database: Database, sql: LedgerSql, *, with_schema: bool) -> None:
+    """
+    Take the ledger that was just made back where somebody made another one meanwhile.
+
+    Each looks after its own commit, so of two at least one sees the other; nobody uses a ledger before that look.
+
+    :raises _GaveWayError: it was taken back: look again.
+    """
+    with database.transaction() as tx:
+        schemas = [row[0] for row in tx.run(sql.where_is_ledger()).rows]
+        if schemas == [sql.schema]:
+            return
+        tx.run(sql.lock_migrations())
+        if not tx.run(sql.any_target()).rows:
+            for statement in sql.drop(with_schema=with_schema):
+                tx.run(statement)
+    raise _GaveWayError
 
 
 def ledger_ddl(sql: LedgerSql) -> str:

@@ -9,6 +9,7 @@ through :class:`~airflow_safe_ops.plan.load_sql.LoadSql`; nothing here knows whi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from airflow_safe_ops.definition.checks import Check
 from airflow_safe_ops.definition.scope import Scope, TableScope, TimeScope, covers, gaps
@@ -176,11 +177,13 @@ def _look_at_keys(task: LoadTask, sql: LoadSql) -> list[Step]:
 
 
 def _asks(task: LoadTask, sql: LoadSql) -> tuple[Step, ...]:
-    """Why the index refused the insert."""
+    """Why the index refused the insert: asked of its own columns, which may be fewer than the load's key has."""
     if not task.load.key or not index_refuses(task):
         return ()
-    known = [] if task.load.keeps_rows else _look_in_stage(task, sql)
-    return (*known, *_look_elsewhere(task, sql))
+    columns = min((names for _, names in task.table.unique_keys if set(names) <= set(task.load.key)), key=len)
+    by_index = replace(task, load=replace(task.load, unique_key=columns))
+    is_looked_at = task.load.keeps_rows and len(columns) == len(task.load.key)
+    return (*([] if is_looked_at else _look_in_stage(by_index, sql)), *_look_elsewhere(by_index, sql))
 
 
 def _look_in_stage(task: LoadTask, sql: LoadSql) -> list[Step]:

@@ -79,6 +79,20 @@ class LedgerSql:
             {"schema": self.schema},
         )
 
+    def any_target(self) -> Statement:
+        """A row if the ledger was used."""
+        return Statement(f"SELECT 1 FROM {self._t('target')} LIMIT 1")
+
+    def drop(self, *, with_schema: bool) -> Sequence[Statement]:
+        """
+        Take an unused ledger away.
+
+        :param with_schema: its schema too, unless other things stand in it.
+        """
+        tables = ", ".join(map(self._t, ("check", "partition", "claim", "attempt", "target", "schema")))
+        schema = [Statement(f"DROP SCHEMA {self._s} RESTRICT")] if with_schema else []
+        return (Statement(f"DROP TABLE {tables}"), *schema)
+
     def lock_migrations(self) -> Statement:
         """One migrator at a time."""
         return Statement(f"LOCK TABLE {self._t('schema')} IN SHARE ROW EXCLUSIVE MODE")
