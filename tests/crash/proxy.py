@@ -82,6 +82,7 @@ class Proxy:
                     continue
                 server = socket.socket(socket.AF_UNIX)
                 server.connect(self._server)
+                self._kept.append(server)
                 threading.Thread(target=self._pass, args=(client, server), daemon=True).start()
 
     def _pass(self, client: socket.socket, server: socket.socket) -> None:
@@ -90,7 +91,6 @@ class Proxy:
             while True:
                 ready, _, _ = select.select([client, server], [], [])
                 if self.silent.is_set():
-                    self._kept.append(server)
                     return
                 for source, sink in ((client, server), (server, client)):
                     if source not in ready:
@@ -124,7 +124,4 @@ class Proxy:
             server.sendall(data)
             client.close()
             server.recv(65536)
-        elif loss == "everything":
-            self._kept.append(server)
-            return True
-        return False
+        return loss == "everything"

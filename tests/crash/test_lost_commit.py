@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
-from itertools import count
+from itertools import count, product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -177,15 +177,16 @@ def test_whichever_commit_is_lost(db: Database, driver: str, strategy: str) -> N
 @pytest.mark.long
 @SOME
 def test_the_connection_breaks_at_any_message(db: Database, driver: str, strategy: str) -> None:
-    """Before the server has it, or before its answer is back; each strategy takes its turn of the messages."""
-    turns = list(STRATEGIES)
+    """Before the server has it, or before its answer is back; strategies and losses take their turns."""
+    losses: tuple[Loss, ...] = ("answer", "request")
+    turns = list(product(STRATEGIES, losses))
 
     def lose_each(loss: Loss) -> int:
-        number = turns.index(strategy) + 1
+        number = turns.index((strategy, loss)) + 1
         while _lose(db, strategy, driver, loss, message=number):
             number += len(turns)
         return number
 
-    with ThreadPoolExecutor(2) as hands:
-        messages = list(hands.map(lose_each, ("answer", "request")))
+    with ThreadPoolExecutor(len(losses)) as hands:
+        messages = list(hands.map(lose_each, losses))
     assert min(messages) > 40
