@@ -46,16 +46,16 @@ def test_another_ledger_never_gets_in_between(db: Database) -> None:
     shop = Heap(db)
     shop.run()
     shop.new_version()
-    loads = [Child(shop.job(shop.load(day(n)), shop.load(day(n + 1)), seconds=2)) for n in range(3)]
+    loads = [Child(shop.job(shop.load(day(n)), shop.load(day(n + 1)), seconds=1)) for n in range(3)]
     others = [
-        Child(shop.job(shop.load(day(n)), driver=driver, ledger_schema="other", seconds=2, stays=True))
+        Child(shop.job(shop.load(day(n)), driver=driver, ledger_schema="other", seconds=1, stays=True))
         for n, driver in enumerate(("psycopg", "psycopg2"))
     ]
     refused = [outcome for child in others for outcome in child.outcomes()]
     published = [outcome for child in loads for outcome in child.outcomes()]
     assert {outcome.code for outcome in refused} == {"SO-502"}
     assert {outcome.error for outcome in published} == {""}
-    assert min(len(refused), len(published)) > 10
+    assert min(len(refused), len(published)) > 3
     assert _ledgers(db) == ["safe_ops"]
     assert len(shop.rows()) == len(set(shop.rows())) == 4 * 5
     assert len(shop.attempts()) == len(published) + 1
