@@ -152,10 +152,17 @@ def test_a_ledger_that_somebody_makes_meanwhile(db: Database) -> None:
     assert shop.wrong() == []
 
 
-def test_a_second_ledger_is_not_made(shop: Shop) -> None:
-    """Two ledgers do not exclude each other."""
-    tried(shop.db.uri, shop.load(), ledger="other")
-    assert shop.db.execute("SELECT to_regnamespace('other')") == [(None,)]
+def test_a_second_ledger_is_not_made(db: Database) -> None:
+    """Two ledgers do not exclude each other; this load has seen that there is none before the first was made."""
+    shop = Shop(db, days=1)
+    child = Child(shop.job(ledger_schema="other", pauses=frozenset({"prepare:before"})))
+    child.until("prepare:before")
+    with holding(db.uri, "CREATE SCHEMA other"):
+        child.go()
+        until_blocked(child)
+        shop.run()
+    over(child)
+    assert db.execute("SELECT to_regnamespace('other')") == [(None,)]
 
 
 def test_pruning_keeps_who_published(shop: Shop) -> None:
