@@ -214,7 +214,7 @@ class Report:
         print()
         for fact in self.facts:
             aim = "" if fact.aim is None else f"; aim {fact.aim:g} {fact.unit}: {fact.verdict}"
-            print(f"{fact.name}: {fact.value:,.1f} {fact.unit}{f' ({fact.said})' if fact.said else ''}{aim}")
+            print(f"- {fact.name}: {fact.value:,.1f} {fact.unit}{f' ({fact.said})' if fact.said else ''}{aim}")
         head = ("name", "ours", "peer", "ratio", "aim", "verdict")
         rows = [
             (r.name, str(r.ours), str(r.peer), f"{r.value:.2f}", f"{r.aim:.2f}", "met" if r.is_met else "MISSED")
@@ -227,10 +227,11 @@ class Report:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns as wide as what stands in them."""
+    """Columns as wide as what stands in them; docs/performance.md takes it as it is."""
     wide = [max(len(row[n]) for row in (head, *rows)) for n in range(len(head))]
     lines = [head, tuple("-" * width for width in wide), *rows]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, wide, strict=True)) for line in lines)
+    filled = [[cell.ljust(width) for cell, width in zip(line, wide, strict=True)] for line in lines]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in filled)
 
 
 def machine() -> dict[str, Any]:

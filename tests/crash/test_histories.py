@@ -38,7 +38,7 @@ def _play(db: Database, number: int, examples: int) -> Counter[str]:
         database=None,
         deadline=None,
         derandomize=False,
-        phases=[Phase.generate, Phase.shrink] if SEED in os.environ else [Phase.generate],
+        phases=[Phase.generate, Phase.shrink] if os.environ.get(SEED) else [Phase.generate],
         suppress_health_check=list(HealthCheck),
         print_blob=False,
     )
@@ -46,7 +46,7 @@ def _play(db: Database, number: int, examples: int) -> Counter[str]:
         run_state_machine_as_test(machine, settings=rules)
     except BaseException as error:
         error.add_note(f"To see it again, and reduced: {SEED}={number}")
-        if isinstance(error, Flaky):
+        if failed and isinstance(error, Flaky):
             error.add_note(f"It was seen once and did not come again:\n{failed[0]}")
         raise
     finally:
