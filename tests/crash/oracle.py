@@ -158,8 +158,10 @@ def judge(table: Table, source: Iterable[Row], ask: Ask) -> Verdict:
             if ask.on_key_moved == "fail":
                 raise Refusal("SO-107")  # noqa: TRY301
         written = STRATEGIES[ask.strategy](table, staged, ask, met)
-        rows = (*(row for row in outside if row not in moved), *written.rows)
-        _refuse_broken_index(rows, table.index)
+        outside = [row for row in outside if row not in moved]
+        rows = (*outside, *written.rows)
+        if _is_broken(rows, table.index):
+            raise Refusal(_why(staged, outside, table.index, ask))  # noqa: TRY301
     except Refusal as refusal:
         return Verdict(table, str(refusal), met=frozenset(met))
     counts = {
@@ -298,11 +300,20 @@ def _appended(table: Table, staged: list[Row], ask: Ask, met: set[str]) -> Writt
 STRATEGIES = {"delete_insert": _replaced, "merge": _merged, "append_once": _appended}
 
 
-def _refuse_broken_index(rows: Iterable[Row], index: tuple[str, ...]) -> None:
+def _is_broken(rows: Iterable[Row], index: tuple[str, ...]) -> bool:
     """A unique index forbids two rows of one key; NULL equals nothing there."""
     keys = [key for row in rows if None not in (key := values(row, index))]
-    if index and len(set(keys)) < len(keys):
-        raise Refusal("SO-602")
+    return bool(index) and len(set(keys)) < len(keys)
+
+
+def _why(staged: list[Row], outside: list[Row], index: tuple[str, ...], ask: Ask) -> str:
+    """What an index on fewer columns than the key has refused, where nothing may be taken out of other partitions."""
+    if set(index) < set(ask.key) and ask.on_key_moved == "fail" and ask.strategy != "append_once":
+        if _is_broken(staged, index):
+            return "SO-106"
+        if {values(row, index) for row in staged} & {values(row, index) for row in outside}:
+            return "SO-107"
+    return "SO-602"
 
 
 def _recorded(

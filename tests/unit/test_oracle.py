@@ -141,6 +141,18 @@ def test_the_index_forbids_what_nobody_looked_for() -> None:
     assert judge(table, [row(0, None), row(0, None)], Ask(FIRST)).code == ""
 
 
+def test_an_index_on_less_than_the_key() -> None:
+    table, both = loaded(row(1, "1"), period=day(1), index=("id",)), ("day", "id")
+    assert judge(table, [row(0, "1")], Ask(FIRST, key=both)).code == "SO-107"
+    assert judge(table, [row(0, "1")], Ask(FIRST, key=both, on_key_moved="move")).code == "SO-602"
+    assert judge(table, [row(0, "1")], Ask(FIRST, **ONCE, key=both)).code == "SO-602"
+    source = [row(0, "2"), row(1, "2"), row(1, "1")]
+    assert judge(table, source, Ask(month(0), key=both)).code == "SO-106"
+    assert judge(table, source[2:], Ask(month(0), key=both)).code == ""
+    assert judge(table, [row(0, "1")], Ask(month(0), "merge", both)).code == "SO-602"
+    assert judge(table, [row(0, "1")], Ask(month(0), "merge", both, others="delete")).code == ""
+
+
 def test_loads_that_overlap_forget_counts() -> None:
     table = judge(loaded(row(0, "1")), [row(0, "1")], Ask(month(0))).table
     assert {key: record.count for key, record in table.records.items()} == {FIRST.key: None, month(0).key: 1}
