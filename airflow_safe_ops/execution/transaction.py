@@ -118,7 +118,10 @@ class DataTransaction:
         for ask in step.asks:
             self._step(ask, facts)
         keys = [columns for name, columns in task.table.unique_keys if name == broken]
-        if any(set(columns) <= set(task.load.key) for columns in keys):
+        # An index on fewer columns than the key may be broken by the staged rows themselves.
+        if any(
+            set(columns) == set(task.load.key) or (step.asks and set(columns) < set(task.load.key)) for columns in keys
+        ):
             what = f"Another load or writer brought a staged key to {task.table.name} ({broken})."
             raise OtherWriter(what) from error
 
