@@ -160,6 +160,19 @@ def one_row_a_key(scope: Scope, table: str) -> Guard:
     return Guard(TargetHasDuplicates, guard)
 
 
+def no_copies(scope: Scope, table: str) -> Guard:
+    """No staged key stands in the partition twice."""
+
+    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+        there, keys = facts["rows_there"], facts["keys_there"]
+        if there == keys:
+            return None
+        found = f"{table} holds {there:,} rows in {scope.key} for {keys:,} staged keys."
+        return TargetHasDuplicates(found, found=there, expected=keys)
+
+    return Guard(TargetHasDuplicates, guard)
+
+
 def checks_pass(checks: Mapping[str, Check], phase: str) -> Guard:
     """Every check's value satisfies its rule; all are judged, the refusal names each that failed."""
     error = AuditFailed if phase == "audit" else PostCheckFailed

@@ -221,6 +221,12 @@ def _look_elsewhere(task: LoadTask, sql: LoadSql) -> list[Step]:
     return steps
 
 
+def _look_for_copies(task: LoadTask, sql: LoadSql) -> Step:
+    """Why an index on other columns refused the update: two rows of one key would have become the same row."""
+    once = guards.no_copies(task.scope, task.table.name)
+    return Step("target.copies", "look for staged keys that stand twice", sql.count_copies(task), guards=(once,))
+
+
 def _lock(task: LoadTask, sql: LoadSql) -> list[Step]:
     return [Step("target.lock", "lock the table against other writers until the commit", sql.lock_table(task))]
 
@@ -295,7 +301,8 @@ def _merge(task: LoadTask, sql: LoadSql, _known: Sequence[Recorded]) -> list[Ste
             )
         )
     if set(task.names) > set(task.load.key):
-        steps.append(Step("target.update", "update rows that differ", sql.update_changed(task), fact="rows_updated"))
+        update, twice = sql.update_changed(task), () if has_index(task) else (_look_for_copies(task, sql),)
+        steps.append(Step("target.update", "update rows that differ", update, fact="rows_updated", asks=twice))
     insert, asks = sql.insert_missing(task), _asks(task, sql)
     steps.append(Step("target.insert", "insert rows whose key is new", insert, fact="rows_inserted", asks=asks))
     if task.table.notes or not has_index(task):

@@ -82,6 +82,9 @@ class LoadSql(Protocol):
     def arrived(self, task: LoadTask) -> Statement:
         """``rows_arrived``: rows of the partition whose key is staged."""
 
+    def count_copies(self, task: LoadTask) -> Statement:
+        """``rows_there, keys_there``: the partition's rows of staged keys, and how many such keys there are."""
+
     def look_for_appended(self, task: LoadTask) -> Statement:
         """``rows_there, content_there, content_staged``: the load's rows in the target, and a hash of each side."""
 

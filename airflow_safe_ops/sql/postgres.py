@@ -303,6 +303,7 @@ class PostgresLoadSql:
     update_changed = staticmethod(upsert.update_changed)
     insert_missing = staticmethod(upsert.insert_missing)
     arrived = staticmethod(upsert.arrived)
+    count_copies = staticmethod(upsert.count_copies)
     append_stage = staticmethod(append.append)
 
     def lock_table(self, task: LoadTask) -> Statement:

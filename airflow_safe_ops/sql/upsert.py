@@ -34,8 +34,17 @@ def update_changed(task: LoadTask) -> Statement:
 
 def arrived(task: LoadTask) -> Statement:
     """``rows_arrived``: rows of the partition whose key is staged, after everything was written."""
+    return _rows_of_staged_keys(task, "count(*) AS rows_arrived")
+
+
+def count_copies(task: LoadTask) -> Statement:
+    """``rows_there, keys_there``: rows of the partition whose key is staged, and of how many staged keys."""
+    return _rows_of_staged_keys(task, "count(*) AS rows_there, count(DISTINCT s.ctid) AS keys_there")
+
+
+def _rows_of_staged_keys(task: LoadTask, counts: str) -> Statement:
     return Statement(
-        f"SELECT count(*) AS rows_arrived FROM {task.table.name} AS t JOIN {stage_name(task)} AS s "
+        f"SELECT {counts} FROM {task.table.name} AS t JOIN {stage_name(task)} AS s "
         f"ON {same_key(task.load.key, 't', 's')} WHERE {in_scope(task.table, task.scope, 't')}",
         scope_binds(task.scope),
     )

@@ -47,6 +47,16 @@ class MergeContract:
         warehouse.load_twice(**MERGE)
         assert warehouse.rows("sales") == [sale(D1, 1, "2")]
 
+    def test_copies_that_an_index_on_other_columns_holds_apart_are_refused_for_what_they_are(
+        self, warehouse: Warehouse
+    ) -> None:
+        """Updated, both would be the same row to the index: the database's word alone would be another reason."""
+        warehouse.sales([sale(D1, 1, "3"), sale(D1, 2, "2")], held=[sale(D1, 1, "1"), sale(D1, 1, "2")])
+        warehouse.execute("CREATE UNIQUE INDEX ON sales (id, amount)")
+        held = warehouse.rows("sales")
+        warehouse.refused("SO-112", **MERGE, on_unledgered="replace")
+        assert warehouse.rows("sales") == held
+
     def test_a_key_that_is_written_otherwise_is_written_anew(self, warehouse: Warehouse) -> None:
         """1.0 and 1.00 are one key; after the load it stands there as a clean run writes it."""
         warehouse.create("raw_scales", {"day": "date", "id": "numeric"}, [(D1, "1.0")])

@@ -26,6 +26,8 @@ _TABLES: list[dict[str, Any]] = [
     {"names": ("order_id", "order_date", "amount"), "unique_key": ("order_id",)},  # no index keeps it unique
     {"foreign_keys": (REFERENCE,), "new_columns": (Column("colour", "text"),)},
 ]
+# Taken only to say why another step was refused: nothing is written any more.
+_AFTER_A_REFUSAL = {"target.copies"}
 # What these choose has no step of its own: guards, counts and columns.
 _NO_STEPS = ("on_empty", "on_unledgered", "checksum", "on_schema_change")
 _PARTS = {"phase": "audit", "n": 0}
@@ -38,7 +40,7 @@ def every_step() -> set[str]:
     Each place in the code that makes a step has to be met, or the plans were not all.
     """
     found = _steps_of_plans()
-    for step in _steps_in_the_code():
+    for step in _steps_in_the_code() - _AFTER_A_REFUSAL:
         assert step in found, f"no plan here has the step {step}"
     return found
 

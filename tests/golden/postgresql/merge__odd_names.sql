@@ -56,6 +56,10 @@ DELETE FROM "Größe x"."sel""ect" AS t WHERE (t."Tag der Bestellung" >= :_start
 UPDATE "Größe x"."sel""ect" AS t SET "or""der" = s."or""der", "100%" = s."100%", "Tag der Bestellung" = s."Tag der Bestellung" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE t."or""der" = s."or""der" AND (t."Tag der Bestellung" >= :_start AND t."Tag der Bestellung" < :_end) AND ROW(t."or""der", t."100%", t."Tag der Bestellung")::record *<> ROW(s."or""der", s."100%", s."Tag der Bestellung")::record;
 -- :_start = datetime.date(2026, 1, 1)
 -- :_end = datetime.date(2026, 1, 2)
+-- where a unique index refuses it, target.copies: look for staged keys that stand twice
+SELECT count(*) AS rows_there, count(DISTINCT s.ctid) AS keys_there FROM "Größe x"."sel""ect" AS t JOIN "safe_ops_stage_00000000000040008000000000000001" AS s ON t."or""der" = s."or""der" WHERE (t."Tag der Bestellung" >= :_start AND t."Tag der Bestellung" < :_end);
+-- :_start = datetime.date(2026, 1, 1)
+-- :_end = datetime.date(2026, 1, 2)
 
 -- target.insert: insert rows whose key is new
 INSERT INTO "Größe x"."sel""ect" ("or""der", "100%", "Tag der Bestellung") SELECT "or""der", "100%", "Tag der Bestellung" FROM "safe_ops_stage_00000000000040008000000000000001" AS s WHERE NOT EXISTS (SELECT 1 FROM "Größe x"."sel""ect" AS t WHERE t."or""der" = s."or""der" AND (t."Tag der Bestellung" >= :_start AND t."Tag der Bestellung" < :_end));
