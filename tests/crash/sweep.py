@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from airflow_safe_ops.definition.load import Load
 from airflow_safe_ops.definition.partition import TimePartition
@@ -23,6 +23,7 @@ from tests.crash.warehouse import Desk, Shop
 if TYPE_CHECKING:
     from tests.conftest import Database
 
+T = TypeVar("T")
 GRACE = 0.5
 INSIDE = ("locked", "stopped")
 HANDS = 6
@@ -188,25 +189,30 @@ def _possible(case: Case, step: str, when: str) -> bool:
     return (step, when, case.deed) != ("prepare", "before", "terminate")
 
 
+def by_hands(db: Database, items: Sequence[T], work: Callable[[Database, T], list[str]]) -> list[list[str]]:
+    """Some at a time, each hand with a connection of its own to look and to prepare by."""
+    desks = SimpleQueue[Desk]()
+    for _ in range(HANDS):
+        desks.put(Desk(db))
+
+    def at_a_desk(item: T) -> list[str]:
+        desk = desks.get()
+        try:
+            return work(cast("Database", desk), item)
+        finally:
+            desks.put(desk)
+
+    with ThreadPoolExecutor(HANDS) as hands:
+        return list(hands.map(at_a_desk, items))
+
+
 def sweep(db: Database, case: Case, whens: Iterable[str], only: Callable[[Point], bool] = bool) -> dict[str, list[str]]:
     """End it at each point, some at a time; what is wrong, by point."""
     clean = Clean.of(db, case)
     db.execute(AT_COMMIT)
     points = [point for point in clean.each(case, whens) if only(point)]
     assert points
-    desks = SimpleQueue[Desk]()
-    for _ in range(HANDS):
-        desks.put(Desk(db))
-
-    def at_a_desk(point: Point) -> list[str]:
-        desk = desks.get()
-        try:
-            return complaints(cast("Database", desk), case, clean, point)
-        finally:
-            desks.put(desk)
-
-    with ThreadPoolExecutor(HANDS) as hands:
-        found = list(hands.map(at_a_desk, points))
+    found = by_hands(db, points, lambda desk, point: complaints(desk, case, clean, point))
     return {str(point): wrong for point, wrong in zip(points, found, strict=True) if wrong}
 
 

@@ -130,7 +130,7 @@ def test_nobody_steps_where_somebody_stands(db: Database) -> None:
     session = _session(db)
     init_ledger(session, DIALECT.ledger, DIALECT.sqlstate)
     session.close()
-    end = time.monotonic() + 10
+    end = time.monotonic() + 6
     with ThreadPoolExecutor(processes) as hands:
         list(hands.map(lambda seed: _wander(db, ground, seed, end), range(processes)))
     broken = deadlocks(db)

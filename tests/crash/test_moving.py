@@ -88,8 +88,8 @@ def test_keys_move_among_many_days(db: Database, index: bool) -> None:
 def test_keys_move_on_and_on(db: Database, index: bool) -> None:
     """The source changes all the time; whoever looks never sees a key twice."""
     shop = _shop(db, index)
-    crowd = _crowd(shop, 6, seconds=15)
-    looker, end, looks, twice = db.connect(), time.monotonic() + 15, 0, []
+    crowd = _crowd(shop, 6, seconds=8)
+    looker, end, looks, twice = db.connect(), time.monotonic() + 8, 0, []
     while time.monotonic() < end:
         if looks % 50 == 0:
             shop.new_version()

@@ -215,7 +215,7 @@ def test_everything_at_once_for_longer(db: Database, isolation: str) -> None:
 
 @pytest.mark.long
 def test_everything_at_once_while_some_die(db: Database) -> None:
-    deadly_storm(db, DRIVERS, processes=6, seconds=20)
+    deadly_storm(db, DRIVERS, processes=6, seconds=15)
     assert no_stage_left(db), stages(db)
 
 

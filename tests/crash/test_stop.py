@@ -154,18 +154,22 @@ def test_a_task_that_takes_too_long_on_a_silent_network(db: Database, shop: Shop
 
 
 @pytest.mark.long
-def test_a_task_that_is_killed_on_a_silent_network(db: Database, driver: str, shop: Shop) -> None:
+def test_a_task_that_is_killed_on_a_silent_network(db: Database) -> None:
     """The supervisor's way: SIGTERM, and SIGKILL five seconds later where the task cannot end by itself."""
-    proxy = Proxy(db.folder, db.name)
-    child = _task(shop, driver, uri=proxy.airflow_uri)
-    proxy.silent.set()
-    child.signal(signal.SIGTERM)
-    eventually(lambda: not child.is_alive(), 5)
-    child.kill()
-    proxy.close()
-    heard = time.monotonic()
-    _holds_nothing_after(shop, driver, heard)
-    assert [a["outcome"] for a in shop.attempts()][1:2] == ["lost"]
+
+    def kill(driver: str) -> None:
+        shop = _shop(db, driver)
+        proxy = Proxy(db.folder, db.name)
+        child = _task(shop, driver, uri=proxy.airflow_uri)
+        proxy.silent.set()
+        child.signal(signal.SIGTERM)
+        eventually(lambda: not child.is_alive(), 5)
+        child.kill()
+        proxy.close()
+        _holds_nothing_after(shop, driver, time.monotonic())
+        assert [a["outcome"] for a in shop.attempts()][1:2] == ["lost"]
+
+    _each(kill, DRIVERS)
 
 
 def test_a_worker_that_is_gone_holds_nothing(db: Database) -> None:
@@ -250,17 +254,19 @@ def test_whatever_it_does_it_holds_nothing(db: Database, end: Callable[[Child], 
 
 
 @pytest.mark.long
-def test_killed_while_it_is_being_stopped(db: Database, driver: str) -> None:
+def test_killed_while_it_is_being_stopped(db: Database) -> None:
     """SIGKILL comes while the task still cancels, rolls back and records."""
-    moments = random.Random(len(driver))  # noqa: S311
+    chance = random.Random(1)  # noqa: S311
 
-    def stop_and_kill(number: int) -> None:
+    def stop_and_kill(case: tuple[int, float]) -> None:
+        number, moment = case
+        driver = DRIVERS[number % 2]
         shop = _shop(db, f"stopped_{number}")
         child = _task(shop, driver)
         child.signal(signal.SIGTERM)
-        time.sleep(moments.uniform(0, 0.1))
+        time.sleep(moment)
         child.kill()
         _holds_nothing_after(shop, driver, time.monotonic())
         assert [a["outcome"] for a in shop.attempts()][1] in ("lost", "failed")
 
-    _each(stop_and_kill, range(12))
+    _each(stop_and_kill, [(number, chance.uniform(0, 0.1)) for number in range(12)])
