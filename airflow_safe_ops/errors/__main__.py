@@ -12,17 +12,18 @@ _HEAD = """\
 # Errors
 
 An error says what is wrong with the names and numbers of its case, why that is refused, and what to do. Its code
-never changes its meaning. A *terminal* error fails the task at once, because trying again without a change by a
-person cannot help; a *transient* one is left to Airflow's retries.
+never changes its meaning. Its class says what heals it, and so whether Airflow's retries are spent on it: see
+[What retries and why](retries.md). SO-212, SO-601 and SO-602 are of the class that the database's own code has there,
+and SO-703 of the one that the trigger told.
 
-| code | error | what it means | why | what to do | retried |
-|---|---|---|---|---|---|
+| code | error | what it means | why | what to do | class | retried |
+|---|---|---|---|---|---|---|
 """
 
 
 def every_error() -> list[type[SafeOpsError]]:
     """All kinds of errors, in the order of their codes."""
-    named = [getattr(errors, name) for name in errors.__all__ if name != "SafeOpsError"]
+    named = [getattr(errors, name) for name in errors.__all__ if name not in ("FailureClass", "SafeOpsError")]
     return sorted(named, key=lambda cls: str(cls.code))
 
 
@@ -33,8 +34,7 @@ def page() -> str:
 
 def _row(cls: type[SafeOpsError]) -> str:
     means = " ".join((inspect.getdoc(cls) or "").split())
-    retried = "no (terminal)" if cls.terminal else "yes (transient)"
-    cells = (cls.code, f"`{cls.__name__}`", means, cls.why, cls.fix, retried)
+    cells = (cls.code, f"`{cls.__name__}`", means, cls.why, cls.fix, cls.failure, "no" if cls.terminal else "yes")
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from airflow_safe_ops.errors.failure import FailureClass
+
 
 class SafeOpsError(Exception):
     """
     An error that says what is wrong and what to do about it.
 
-    A class is one kind of fault. Its ``code`` never changes its meaning; ``terminal`` says that trying again
-    without a change by a person cannot help, so Airflow's retries are not spent on it.
+    A class is one kind of fault. Its ``code`` never changes its meaning; its ``failure`` says what heals it, and so
+    whether Airflow's retries are spent on it: ``terminal`` follows from that.
 
     :param what: one sentence with the names and numbers of this case.
     :param why: the reason the package refuses it; default: the class's own ``why``.
@@ -19,9 +21,18 @@ class SafeOpsError(Exception):
     """
 
     code: ClassVar[str] = "SO-000"
-    terminal: ClassVar[bool] = True
+    failure: FailureClass = FailureClass.CONTRACT
+    terminal: bool = True
+    asks_cause: ClassVar[bool] = False
+    """Whether what the database said, its cause, knows the class of failure better."""
     why: str = ""
     fix: str = ""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "terminal" in vars(cls) and "failure" not in vars(cls):
+            cls.failure = FailureClass.CONTRACT if cls.terminal else FailureClass.TRANSIENT
+        cls.terminal = cls.failure.is_terminal
 
     def __init__(self, what: str, *, why: str | None = None, fix: str | None = None, **facts: Any) -> None:
         super().__init__(what)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from airflow_safe_ops.errors.base import SafeOpsError
+from airflow_safe_ops.errors.failure import FailureClass
 
 
 class ClaimTimeout(SafeOpsError):
     """Another load held an overlapping partition for longer than lock_timeout."""
 
     code = "SO-401"
-    terminal = False
+    failure = FailureClass.CONTENTION
     fix = "Look at that load; raise lock_timeout, or let Airflow retry."
 
 
@@ -17,7 +18,7 @@ class ClaimTooContended(SafeOpsError):
     """The claim was taken away again and again before the load could begin."""
 
     code = "SO-402"
-    terminal = False
+    failure = FailureClass.CONTENTION
     why = "A claim whose owner does not begin within claim_grace is given to the next in the queue."
     fix = "Airflow retries it; if it happens often, raise [safe_ops] claim_grace."
 
@@ -26,7 +27,7 @@ class CommitNotConfirmed(SafeOpsError):
     """The answer to COMMIT was lost, and the ledger says that it did not take place."""
 
     code = "SO-403"
-    terminal = False
+    failure = FailureClass.TRANSIENT
     why = "The connection broke at COMMIT; a new connection looked and found the old rows."
     fix = "Airflow retries it."
 
@@ -35,7 +36,7 @@ class LoadCancelled(SafeOpsError):
     """The task was killed, marked or timed out; the statement was cancelled and the transaction rolled back."""
 
     code = "SO-404"
-    terminal = False
+    failure = FailureClass.CANCELLED
     why = "Nothing was published."
     fix = "Airflow retries it where the task has retries; raise execution_timeout if that was the limit."
 
@@ -44,7 +45,7 @@ class OutcomeUnknown(SafeOpsError):
     """The answer to COMMIT was lost, and the ledger could not be asked what happened."""
 
     code = "SO-405"
-    terminal = False
+    failure = FailureClass.TRANSIENT
     why = "The load is published or rolled back as a whole; which, only the database knows."
     fix = "Airflow retries it, which ends well in both cases; the attempt is in the ledger."
 
@@ -53,6 +54,7 @@ class NoLedger(SafeOpsError):
     """There is no ledger in this database."""
 
     code = "SO-500"
+    failure = FailureClass.CONTRACT
     fix = "Run `airflow safe-ops ledger init`, or let the first load make it."
 
 
@@ -60,6 +62,7 @@ class OutdatedLedger(SafeOpsError):
     """The ledger was made by an older version of the package."""
 
     code = "SO-504"
+    failure = FailureClass.CONTRACT
     why = "It lacks columns that this version reads. Loads bring it up to date by themselves, if their login may."
     fix = "Run `airflow safe-ops ledger init`."
 
@@ -68,6 +71,7 @@ class LedgerDenied(SafeOpsError):
     """The ledger's schema or tables cannot be made or written with this login."""
 
     code = "SO-501"
+    failure = FailureClass.PERMISSION
     fix = (
         "Let somebody with the rights run `airflow safe-ops ledger init` (or the output of "
         "`airflow safe-ops ledger init --print-sql`) and grant this login USAGE on the schema and SELECT, INSERT, "
@@ -79,6 +83,7 @@ class SecondLedger(SafeOpsError):
     """The database already has a ledger in another schema."""
 
     code = "SO-502"
+    failure = FailureClass.CONTRACT
     why = "Two ledgers are no mutual exclusion: two loads could hold one partition."
     fix = "Set [safe_ops] ledger_schema to the schema named, everywhere that loads into this database."
 
@@ -87,6 +92,7 @@ class ReadOnlyServer(SafeOpsError):
     """The server or session only reads."""
 
     code = "SO-503"
+    failure = FailureClass.CONTRACT
     why = "It is a standby, or default_transaction_read_only is on."
     fix = "Point the connection at the primary."
 
@@ -95,7 +101,8 @@ class StatementFailed(SafeOpsError):
     """A statement of the plan failed for a reason that may pass: connection, lock, deadlock, resources."""
 
     code = "SO-601"
-    terminal = False
+    failure = FailureClass.TRANSIENT
+    asks_cause = True
     why = "The transaction was rolled back; nothing was published."
     fix = "Correct what the database names; what may heal by itself is tried again."
 
@@ -104,4 +111,4 @@ class StatementRefused(StatementFailed):
     """A statement of the plan failed on the data or the schema: a constraint, a cast, a missing right."""
 
     code = "SO-602"
-    terminal = True
+    failure = FailureClass.DATA

@@ -1,0 +1,1 @@
+"""Which class a failure is of, and what is done about each class."""
