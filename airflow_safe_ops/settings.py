@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import os
+import re
+from collections.abc import Mapping
+from configparser import InterpolationError
+from dataclasses import dataclass, field
+from typing import Literal
+
+from airflow_safe_ops.errors import InvalidPolicyException, InvalidPolicySetting, SafeOpsError
 
 SECTION = "safe_ops"
 
@@ -18,6 +26,7 @@ class Settings:
         at least 1, since a living owner pauses for up to half a second.
     :param log_samples: whether refusals show sample rows in log and ledger.
     :param instance: a name for this Airflow in ledgers that several share.
+    :param failure_rules: rules that say of which class an error is, as JSON; asked before the package's own.
     """
 
     ledger_schema: str = "safe_ops"
@@ -25,6 +34,7 @@ class Settings:
     claim_grace: float = 5.0
     log_samples: bool = True
     instance: str = ""
+    failure_rules: str = ""
 
 
 def load_settings() -> Settings:
@@ -38,4 +48,162 @@ def load_settings() -> Settings:
         claim_grace=max(1.0, conf.getfloat(SECTION, "claim_grace", fallback=default.claim_grace)),
         log_samples=conf.getboolean(SECTION, "log_samples", fallback=default.log_samples),
         instance=conf.get(SECTION, "instance", fallback=default.instance),
+        failure_rules=conf.get(SECTION, "failure_rules", fallback=default.failure_rules),
     )
+
+
+Mode = Literal["off", "warn", "enforce"]
+MODES: tuple[Mode, ...] = ("off", "warn", "enforce")
+POLICY_RULES = ("unsafe_backfill", "max_active_runs", "catchup", "retries", "start_date", "split_write")
+WRITING_OPERATORS = (
+    "airflow.providers.amazon.aws.transfers.s3_to_redshift.S3ToRedshiftOperator",
+    "airflow.providers.amazon.aws.transfers.s3_to_sql.S3ToSqlOperator",
+    "airflow.providers.common.sql.operators.generic_transfer.GenericTransfer",
+    "airflow.providers.common.sql.operators.sql.SQLBulkLoadOperator",
+    "airflow.providers.common.sql.operators.sql.SQLInsertRowsOperator",
+    "airflow.providers.databricks.operators.databricks_sql.DatabricksCopyIntoOperator",
+    "airflow.providers.google.cloud.transfers.gcs_to_bigquery.GCSToBigQueryOperator",
+    "airflow.providers.snowflake.transfers.copy_into_snowflake.CopyFromExternalStageToSnowflakeOperator",
+)
+_DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+
+
+@dataclass(frozen=True)
+class PolicyException:
+    """
+    DAGs that are left out of rules.
+
+    :param tag: the DAG's tag.
+    :param rules: the names of the rules.
+    :param reason: why; it is shown wherever the exception is used.
+    """
+
+    tag: str
+    rules: frozenset[str]
+    reason: str
+
+
+@dataclass(frozen=True)
+class PolicySettings:
+    """
+    What the cluster policy asks of all DAGs.
+
+    :param modes: each rule's mode.
+    :param max_active_runs_cap: the most runs of one DAG at a time.
+    :param catchup_cap: the same for a DAG that catches up.
+    :param default_retries: the retries of a task that has none.
+    :param writing_operators: dotted names of classes whose tasks write.
+    :param exceptions: DAGs that are left out of rules, by tag.
+    :param problems: what could not be used; the defaults stand in for it.
+    """
+
+    modes: Mapping[str, Mode] = field(default_factory=lambda: dict.fromkeys(POLICY_RULES, "warn"))
+    max_active_runs_cap: int = 16
+    catchup_cap: int = 3
+    default_retries: int = 5
+    writing_operators: frozenset[str] = frozenset(WRITING_OPERATORS)
+    exceptions: tuple[PolicyException, ...] = ()
+    problems: tuple[SafeOpsError, ...] = ()
+
+
+def load_policy_settings() -> PolicySettings:
+    """The cluster policy's settings; a value that cannot be used is a problem, and the default is taken."""
+    default, problems = PolicySettings(), _misspelt()
+    return PolicySettings(
+        modes={rule: _mode(f"policy_{rule}", default.modes[rule], problems) for rule in POLICY_RULES},
+        max_active_runs_cap=_number("max_active_runs_cap", default.max_active_runs_cap, 1, 1000, problems),
+        catchup_cap=_number("catchup_cap", default.catchup_cap, 1, 1000, problems),
+        default_retries=_number("default_retries", default.default_retries, 1, 20, problems),
+        writing_operators=_class_names("writing_operators", problems),
+        exceptions=_exceptions("policy_exceptions", problems),
+        problems=tuple(problems),
+    )
+
+
+def _misspelt() -> list[SafeOpsError]:
+    """Options that look like a rule's and are of none."""
+    from airflow.providers.common.compat.sdk import conf
+
+    known = [*(f"policy_{rule}" for rule in POLICY_RULES), "policy_exceptions"]
+    prefix = f"AIRFLOW__{SECTION.upper()}__"  # before Airflow 3.2 getsection leaves these out
+    variables = (name.removeprefix(prefix).lower() for name in os.environ if name.startswith(prefix))
+    options = dict.fromkeys((*(conf.getsection(SECTION) or ()), *variables))
+    given = [option for option in options if option.startswith("policy")]
+    allowed = f"Options are {', '.join(known)}; this one is left out."
+    return [_invalid(option, "…", allowed) for option in given if option not in known]
+
+
+def _text(option: str) -> str:
+    from airflow.providers.common.compat.sdk import conf
+
+    try:
+        return str(conf.get(SECTION, option, fallback="") or "").strip()
+    except InterpolationError:
+        return str(conf.get(SECTION, option, fallback="", raw=True) or "").strip()
+
+
+def _mode(option: str, default: Mode, problems: list[SafeOpsError]) -> Mode:
+    given = _text(option).lower()
+    for mode in MODES:
+        if given == mode:
+            return mode
+    if given:
+        allowed = ", ".join(MODES)
+        problems.append(_invalid(option, given, f"Allowed are {allowed}; {default} is used."))
+    return default
+
+
+def _number(option: str, default: int, least: int, most: int, problems: list[SafeOpsError]) -> int:
+    given = _text(option)
+    if not given:
+        return default
+    if given.isdecimal() and least <= int(given) <= most:
+        return int(given)
+    problems.append(_invalid(option, given, f"Allowed are whole numbers from {least} to {most}; {default} is used."))
+    return default
+
+
+def _class_names(option: str, problems: list[SafeOpsError]) -> frozenset[str]:
+    given = _text(option)
+    if not given:
+        return frozenset(WRITING_OPERATORS)
+    names = given.replace(",", " ").split()
+    usable = frozenset(name for name in names if _DOTTED.fullmatch(name))
+    allowed = "Allowed are dotted names of classes; this one is left out."
+    problems += [_invalid(option, name, allowed) for name in names if name not in usable]
+    return usable
+
+
+def _exceptions(option: str, problems: list[SafeOpsError]) -> tuple[PolicyException, ...]:
+    try:
+        entries = json.loads(_text(option) or "[]")
+    except ValueError as error:
+        problems.append(InvalidPolicyException(f"{option} is no JSON: {error}."))
+        return ()
+    if not isinstance(entries, list):
+        problems.append(InvalidPolicyException(f"{option} is no JSON list."))
+        return ()
+    found = []
+    for entry in entries:
+        wrong = _what_is_wrong(entry)
+        if wrong:
+            problems.append(InvalidPolicyException(f"{option}: {json.dumps(entry)} {wrong}."))
+        else:
+            found.append(PolicyException(entry["tag"], frozenset(entry["rules"]), entry["reason"].strip()))
+    return tuple(found)
+
+
+def _what_is_wrong(entry: object) -> str:
+    """Why an exception is not usable; empty where it is."""
+    if not isinstance(entry, dict) or set(entry) != {"tag", "rules", "reason"}:
+        return "has not exactly the keys tag, rules and reason"
+    if not all(isinstance(entry[key], str) and entry[key].strip() for key in ("tag", "reason")):
+        return "needs a tag and a reason in words"
+    rules = entry["rules"]
+    if not isinstance(rules, list) or not rules or not all(rule in POLICY_RULES for rule in rules):
+        return f"names no list of rules, or one that is not there; rules are {', '.join(POLICY_RULES)}"
+    return ""
+
+
+def _invalid(option: str, given: str, allowed: str) -> InvalidPolicySetting:
+    return InvalidPolicySetting(f"[safe_ops] {option} = {given!r} cannot be used. {allowed}")

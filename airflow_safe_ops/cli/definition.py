@@ -91,8 +91,68 @@ _REASON = Arg(("--reason",), help="What was done to the rows, and why; kept in t
 _SLICE = Arg(("--source-slice",), help="Only what append_once loaded of this slice of the source")
 _RECORD_NOTHING = Arg(("--dry-run",), help="Say what would be recorded, and record nothing", action="store_true")
 
+_KEY = Arg(("key",), help="The business key, as the task gives it")
+_ONLY_KEY = Arg(("--key",), help="Only this business key")
+_RECEIVER = Arg(("--receiver",), help="The receiver, where the task names one (list: only this one)")
+_STATE = Arg(
+    ("--state",),
+    help="Only these: undecided wants a person, unknown is asked for by the next try",
+    choices=("intended", "sending", "unknown", "done", "refused", "undecided"),
+)
+_PUBLICATIONS_LIMIT = Arg(
+    ("--limit",),
+    help="Show the last N publications (default: 100; 0: all)",
+    type=positive_int(allow_zero=True),
+    default=100,
+)
+_SETTLED_AS = Arg(
+    ("--as",),
+    dest="settled_as",
+    help="done: the receiver has it, it is never sent again. not-sent: it has not, the next try sends it",
+    choices=("done", "not-sent"),
+    required=True,
+)
+_HOW_KNOWN = Arg(("--reason",), help="How you know, and why; kept in the ledger", required=True)
+
+_ONE_DAG = Arg(("-d", "--dag-id"), help="Only this Dag")
+
+_ERROR = Arg(
+    ("text",),
+    help="The error as it was printed: one line, or a whole traceback; - reads it from standard input",
+    nargs="?",
+    metavar="ERROR",
+)
+_RUN = Arg(
+    ("--run",),
+    help="Explain the last failed try of this task in this run, from the ledger; needs --conn-id",
+    nargs=3,
+    metavar=("DAG", "RUN", "TASK"),
+)
+_ANY_CONN_ID = Arg(("--conn-id",), help="The connection of the database that holds the ledger")
+
 _LEDGER = "airflow_safe_ops.cli.ledger_command"
 _RECORD = "airflow_safe_ops.cli.record_command"
+_PUBLICATION = "airflow_safe_ops.cli.publication_command"
+
+_PUBLICATION_COMMANDS = (
+    ActionCommand(
+        name="list",
+        help="Show what was sent outside the database, and what became of it",
+        description="A line a publication, newest last: its state, how often it was sent, by whom. Reads only.",
+        func=lazy_load_command(f"{_PUBLICATION}.list_publications"),
+        args=(_CONN_ID, _STATE, _RECEIVER, _ONLY_KEY, _PUBLICATIONS_LIMIT, _SCHEMA, ARG_OUTPUT, ARG_VERBOSE),
+    ),
+    ActionCommand(
+        name="settle",
+        help="Say whether a publication was sent",
+        description=(
+            "For one that is undecided: ask the receiver, then record what it said. done is never sent again; "
+            "not-sent is sent by the next try, with a new Idempotency-Key. Waits for a task that publishes it now."
+        ),
+        func=lazy_load_command(f"{_PUBLICATION}.settle"),
+        args=(_KEY, _CONN_ID, _RECEIVER, _SETTLED_AS, _HOW_KNOWN, _SCHEMA, ARG_VERBOSE),
+    ),
+)
 
 _LEDGER_COMMANDS = (
     ActionCommand(
@@ -160,6 +220,34 @@ _COMMANDS = (
         ),
         func=lazy_load_command(f"{_RECORD}.adopt"),
         args=(_CONN_ID, _WHICH_TABLE, _PARTITIONS, _GRAIN, _WHY, _RECORD_NOTHING, _SCHEMA, ARG_OUTPUT, ARG_VERBOSE),
+    ),
+    GroupCommand(
+        name="publications",
+        help="Show and settle what was sent outside the database",
+        description="What publish_once and PublishOnceOperator sent, and what is not known of it.",
+        subcommands=_PUBLICATION_COMMANDS,
+    ),
+    ActionCommand(
+        name="policies",
+        help="Show what the cluster policy says of the Dags",
+        description=(
+            "Parse the Dags and print what each rule of the cluster policy says of them: what it warns of, what it "
+            "sets right, what it leaves alone and why. A rule that is off says nothing. Nothing is written."
+        ),
+        func=lazy_load_command("airflow_safe_ops.cli.policies_command.policies"),
+        args=(_ONE_DAG, ARG_OUTPUT, ARG_BUNDLE_NAME, ARG_VERBOSE),
+    ),
+    ActionCommand(
+        name="explain",
+        help="Say of which class a failure is, and what follows",
+        description=(
+            "Say what kind of failure an error is (transient, contention, resource, late_input, permission, contract, "
+            "data, cancelled), what that means, whether and when it is tried again by SafeRetryPolicy's defaults, and "
+            "what to do. Knows exceptions by name, SQLSTATEs, codes of MySQL and SQLite, Databricks' error conditions, "
+            "HTTP statuses, errno names and SO-codes. Exit code 1: nothing is known of it."
+        ),
+        func=lazy_load_command("airflow_safe_ops.cli.explain_command.explain"),
+        args=(_ERROR, _RUN, ARG_MAP_INDEX, _ANY_CONN_ID, _SCHEMA, ARG_OUTPUT, ARG_VERBOSE),
     ),
     GroupCommand(
         name="ledger",

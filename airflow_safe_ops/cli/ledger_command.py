@@ -8,10 +8,11 @@ from typing import Any
 
 from airflow.utils.cli import suppress_logs_and_warning
 
-from airflow_safe_ops.cli.shell import fail, ledger_of, logged, say, session_of, speaks
+from airflow_safe_ops.cli.shell import fail, logged, say, session_of, speaks
 from airflow_safe_ops.errors import NoLedger, UnknownTable
 from airflow_safe_ops.execution.session import Session
 from airflow_safe_ops.ledger.migrations import init_ledger, is_ledger_there, ledger_ddl
+from airflow_safe_ops.operators.connection import database_of
 from airflow_safe_ops.plan.model import Executor, Statement
 from airflow_safe_ops.report import ledger as report
 from airflow_safe_ops.settings import load_settings
@@ -23,7 +24,7 @@ from airflow_safe_ops.sql.dialect import Dialect
 @speaks
 def init(args: Namespace) -> None:
     """Make the ledger or bring it up to date; or print the SQL that does."""
-    hook, dialect = ledger_of(args.conn_id, args.schema)
+    hook, dialect = database_of(args.conn_id, args.schema)
     sql = dialect.ledger
     if args.print_sql:
         print(ledger_ddl(sql))
@@ -41,7 +42,7 @@ def init(args: Namespace) -> None:
 @speaks
 def show(args: Namespace) -> None:
     """A line a partition, or the attempts on one partition."""
-    hook, dialect = ledger_of(args.conn_id, args.schema)
+    hook, dialect = database_of(args.conn_id, args.schema)
     sql, limit, grace = dialect.ledger, args.limit or None, load_settings().claim_grace
     with session_of(hook, dialect, "ledger-show") as session, session.transaction() as tx:
         need_ledger(tx, dialect, args.conn_id)
@@ -65,7 +66,7 @@ def show(args: Namespace) -> None:
 @speaks
 def prune(args: Namespace) -> None:
     """Delete old attempts, after asking."""
-    hook, dialect = ledger_of(args.conn_id, args.schema)
+    hook, dialect = database_of(args.conn_id, args.schema)
     sql, days, age = dialect.ledger, args.keep.total_seconds() / 86400, report.age(args.keep)
     with session_of(hook, dialect, "ledger-prune") as session:
         with session.transaction() as tx:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
@@ -42,21 +42,8 @@ def find_dag(dag_id: str, bundle_names: Sequence[str] | None) -> Any:
 
     :raises InvalidArgument: it is not there, or its file does not parse.
     """
-    from airflow.dag_processing.bundles.manager import DagBundlesManager
-    from airflow.sdk.definitions._internal.dag_parsing_context import _airflow_parsing_context_manager
-
-    try:
-        from airflow.dag_processing.dagbag import BundleDagBag
-    except ImportError:  # Airflow 3.1
-        from airflow.models.dagbag import BundleDagBag  # type: ignore[no-redef]
-
     broken: dict[str, str] = {}
-    for bundle in DagBundlesManager().get_all_dag_bundles():
-        if bundle_names and bundle.name not in bundle_names:
-            continue
-        bundle.initialize()
-        with _airflow_parsing_context_manager(dag_id=dag_id):
-            bag = BundleDagBag(dag_folder=bundle.path, bundle_path=bundle.path)
+    for bag in parsed_bundles(dag_id, bundle_names):
         if dag_id in bag.dags:
             return bag.dags[dag_id]
         broken |= bag.import_errors
@@ -66,6 +53,37 @@ def find_dag(dag_id: str, bundle_names: Sequence[str] | None) -> Any:
         why=f"These files do not parse: {files}." if files else "",
         fix="`airflow dags list` shows those that are there.",
     )
+
+
+def parsed_bundles(dag_id: str | None, bundle_names: Sequence[str] | None) -> Iterator[Any]:
+    """
+    Parse the bundles, one after the other.
+
+    :param dag_id: the DAG that is wanted, for files that look at the parsing context; None: all.
+    :param bundle_names: only these; none: all.
+    """
+    from airflow.dag_processing.bundles.manager import DagBundlesManager
+    from airflow.sdk.definitions._internal.dag_parsing_context import _airflow_parsing_context_manager
+
+    dag_bag = _bundle_dag_bag()
+    for bundle in DagBundlesManager().get_all_dag_bundles():
+        if bundle_names and bundle.name not in bundle_names:
+            continue
+        bundle.initialize()
+        with _airflow_parsing_context_manager(dag_id=dag_id):
+            bag = dag_bag(dag_folder=bundle.path, bundle_path=bundle.path)
+        yield bag
+
+
+def _bundle_dag_bag() -> Any:
+    """The class that parses a bundle, where this Airflow has it."""
+    try:
+        from airflow.dag_processing.dagbag import BundleDagBag
+    except ImportError:  # Airflow 3.1
+        from airflow.models import dagbag
+
+        return getattr(dagbag, "BundleDagBag", None) or dagbag.DagBag
+    return BundleDagBag
 
 
 def find_load(dag: Any, task_id: str) -> Any:

@@ -8,10 +8,9 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
-from airflow_safe_ops.errors import SafeOpsError, UnsupportedConnection
+from airflow_safe_ops.errors import SafeOpsError
 from airflow_safe_ops.execution.session import ConnectionLostError, Session
-from airflow_safe_ops.settings import load_settings
-from airflow_safe_ops.sql.dialect import Dialect, dialect_for
+from airflow_safe_ops.sql.dialect import Dialect
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
@@ -58,23 +57,6 @@ def _is_expected(error: Exception) -> bool:
     from airflow.providers.common.compat.sdk import AirflowException
 
     return isinstance(error, AirflowException) or any(c.__name__ == "OperationalError" for c in type(error).__mro__)
-
-
-def ledger_of(conn_id: str, schema: str | None) -> tuple[Any, Dialect]:
-    """
-    The connection's hook and the dialect of its database; nothing is connected yet.
-
-    :raises UnsupportedConnection: there is no dialect for such a connection.
-    """
-    from airflow.providers.common.compat.sdk import AirflowException, BaseHook
-
-    connection = BaseHook.get_connection(conn_id)
-    try:
-        hook = connection.get_hook()
-    except AirflowException as error:
-        raise UnsupportedConnection(f"Connection {conn_id!r}: {error}.") from error
-    name = getattr(hook, "dialect_name", None) or connection.conn_type
-    return hook, dialect_for(str(name), schema or load_settings().ledger_schema)
 
 
 @contextmanager

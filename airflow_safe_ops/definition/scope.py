@@ -202,7 +202,7 @@ def _naive(bound: date | datetime) -> datetime:
 def _quoted(word: str) -> str:
     """As it stands, or as JSON where the command line would read it otherwise."""
     is_plain = word not in ("", "NULL") and word == word.strip() and word.isprintable() and ".." not in word
-    return word if is_plain and not set(word) & set(',="') else json.dumps(word, ensure_ascii=False)
+    return word if is_plain and not set(word) & set(',="[]') else json.dumps(word, ensure_ascii=False)
 
 
 def _surely_different(one: str | None, other: str | None) -> bool:

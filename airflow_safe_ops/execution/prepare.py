@@ -11,7 +11,7 @@ from typing import Any
 
 from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.definition.load import Load
-from airflow_safe_ops.definition.partition import Partition, TimePartition, ValuePartition
+from airflow_safe_ops.definition.partition import Partition, TimePartition, ValuePartition, WholeTable
 from airflow_safe_ops.definition.scope import Scope, TableScope
 from airflow_safe_ops.definition.target import Column, Table
 from airflow_safe_ops.errors import (
@@ -68,6 +68,13 @@ def target_scopes(
     if isinstance(partition, ValuePartition):
         return [session.dialect.value_scope(session, table, partition.values)]
     return [TableScope()]
+
+
+def all_columns(table: Table, scope: Scope, attempt_id: str = "") -> LoadTask:
+    """A load of all columns without a query: what it owns is what stands there."""
+    columns = tuple(column for column in table.columns if column.generated == "")
+    load = Load(table=table.name, sql="", partition=WholeTable())
+    return LoadTask(load, table, scope, columns, query="", binds={}, attempt_id=attempt_id)
 
 
 def _check_names(load: Load, table: Table) -> None:

@@ -12,21 +12,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from airflow_safe_ops.definition.identity import RunIdentity
-from airflow_safe_ops.definition.load import Load
-from airflow_safe_ops.definition.partition import Partition, WholeTable
+from airflow_safe_ops.definition.partition import Partition
 from airflow_safe_ops.definition.scope import Scope, covers
 from airflow_safe_ops.definition.target import Table
-from airflow_safe_ops.errors import ClaimTooContended
-from airflow_safe_ops.execution.prepare import target_scopes
+from airflow_safe_ops.execution.prepare import all_columns, target_scopes
 from airflow_safe_ops.execution.session import Session
 from airflow_safe_ops.ledger import claims, store
 from airflow_safe_ops.ledger.claims import Claim, FencedError, Patience
 from airflow_safe_ops.ledger.migrations import is_ledger_there
 from airflow_safe_ops.plan.load import CLAIM, PUBLISH
-from airflow_safe_ops.plan.model import Executor, LoadTask, Recorded
+from airflow_safe_ops.plan.model import Executor, Facts, Recorded
 from airflow_safe_ops.plan.outcome import checksum_of
-
-_FENCED_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -103,38 +99,50 @@ class Recorder:
             return store.recorded_of(tx, sql, table.identity, scope) if is_ledger_there(tx, sql) else []
 
     def _adopt(self, table: Table, scope: Scope) -> Noted:
-        task = _everything(table, scope)
-        before = next((record for record in self._recorded(table, scope) if record.key == scope.key), None)
-        if before is not None and before.state not in ("adopted", "missing"):
-            return Noted(scope.key, before.state, before.row_count)
+        task, load = all_columns(table, scope), self.session.dialect.load
+
+        def look(tx: Executor, known: Sequence[Recorded]) -> tuple[Noted, Facts]:
+            before = next((record for record in known if record.key == scope.key), None)
+            if before is not None and before.state not in ("adopted", "missing", "unconfirmed"):
+                return Noted(scope.key, before.state, before.row_count), {}
+            facts = tx.run(load.look_after(task)).named[0]
+            rows = int(facts["rows_after"])
+            return Noted(scope.key, "adopted" if rows else "empty", rows), facts
+
+        known = self._recorded(table, scope)
         with self.session.transaction() as tx:
-            rows = int(tx.run(self.session.dialect.load.look_after(task)).named[0]["rows_after"])
-        if not rows or self.dry_run:
-            return Noted(scope.key, "adopted" if rows else "empty", rows)
+            noted, _ = look(tx, known)
+        if noted.outcome != "adopted" or self.dry_run:
+            return noted
 
-        def record(tx: Executor, claim: Claim) -> int:
-            facts = tx.run(self.session.dialect.load.look_after(task)).named[0]
-            facts["checksum_of"] = checksum_of(task, self.session.dialect.name)
-            store.end(tx, self.session.dialect.ledger, claim, "adopted", {**facts, "reason": self.reason})
-            store.put_partition(tx, self.session.dialect.ledger, claim, scope, "adopted", facts)
-            return int(facts["rows_after"])
+        def record(tx: Executor, claim: Claim) -> Noted:
+            """Look again: a load that was waited for has recorded it, or left it empty."""
+            sql = self.session.dialect.ledger
+            noted, facts = look(tx, store.recorded(tx, sql, claim.target_id, scope))
+            if noted.outcome == "adopted":
+                facts["checksum_of"] = checksum_of(task, self.session.dialect.name)
+                store.end(tx, sql, claim, "adopted", {**facts, "reason": self.reason})
+                store.put_partition(tx, sql, claim, scope, "adopted", facts)
+            else:
+                store.forget(tx, sql, claim)
+            return noted
 
-        return Noted(scope.key, "adopted", self._under_claim(table, Recorded(scope.key, scope), "adopt", record))
+        return self._under_claim(table, Recorded(scope.key, scope), "adopt", record)
 
     def _invalidate(self, table: Table, known: Recorded) -> Noted:
         if known.state == "missing" or self.dry_run:
             return Noted(known.key, "missing" if known.state == "missing" else "invalidated", known.row_count)
 
-        def record(tx: Executor, claim: Claim) -> int | None:
+        def record(tx: Executor, claim: Claim) -> Noted:
             store.end(tx, self.session.dialect.ledger, claim, "invalidated", {"reason": self.reason})
             store.invalidate(tx, self.session.dialect.ledger, claim)
-            return known.row_count
+            return Noted(known.key, "invalidated", known.row_count)
 
-        return Noted(known.key, "invalidated", self._under_claim(table, known, "invalidate", record))
+        return self._under_claim(table, known, "invalidate", record)
 
     def _under_claim(
-        self, table: Table, what: Recorded, doing: str, record: Callable[[Executor, Claim], int | None]
-    ) -> int | None:
+        self, table: Table, what: Recorded, doing: str, record: Callable[[Executor, Claim], Noted]
+    ) -> Noted:
         """Wait for the partition, then record in one transaction that gives the claim back."""
         attempt = store.attempt_of(self.run, str(uuid.uuid4()), what.key, what.scope, what.source_slice, doing)
         claim = Claim(table.identity, attempt, (what.scope,), self.run.label)
@@ -146,22 +154,15 @@ class Recorder:
                 store.fail(self.session, self.session.dialect.ledger, claim, error)
             raise
 
-    def _until_held(self, claim: Claim, record: Callable[[Executor, Claim], int | None]) -> int | None:
+    def _until_held(self, claim: Claim, record: Callable[[Executor, Claim], Noted]) -> Noted:
         dialect = self.session.dialect
-        for _ in range(_FENCED_TRIES):
-            self.session.doing(CLAIM)
-            claims.take(self.session, dialect, claim, self.patience)
+        self.session.doing(CLAIM)
+        for _ in claims.taken(self.session, dialect, claim, self.patience):
             self.session.doing(PUBLISH)
-            with suppress(FencedError), self.session.transaction(lock=self.patience.lock_timeout) as tx:
+            with suppress(FencedError), self.session.transaction(lock=self.patience.statement) as tx:
                 claims.hold(tx, dialect.ledger, claim)
-                rows = record(tx, claim)
+                noted = record(tx, claim)
                 claims.release(tx, dialect.ledger, claim)
-                return rows
-        raise ClaimTooContended(f"The claim on {claim.scopes[0].key} of {claim.identity} was lost again and again.")
-
-
-def _everything(table: Table, scope: Scope) -> LoadTask:
-    """A load of all columns without a query: what it owns is what stands there."""
-    columns = tuple(column for column in table.columns if column.generated == "")
-    load = Load(table=table.name, sql="", partition=WholeTable())
-    return LoadTask(load, table, scope, columns, query="", binds={}, attempt_id="")
+                return noted
+            self.session.doing(CLAIM)
+        raise claims.too_contended(claim)

@@ -19,7 +19,6 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_e
 from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.definition.load import Load
 from airflow_safe_ops.errors import (
-    ClaimTooContended,
     CommitNotConfirmed,
     OutcomeUnknown,
     SafeOpsError,
@@ -28,7 +27,7 @@ from airflow_safe_ops.errors import (
 )
 from airflow_safe_ops.execution.prepare import prepare
 from airflow_safe_ops.execution.result import LoadResult, PartitionResult
-from airflow_safe_ops.execution.session import ConnectionLostError, Session
+from airflow_safe_ops.execution.session import ConnectionLostError, Session, harmless
 from airflow_safe_ops.execution.transaction import CommitUnknownError, DataTransaction, Observer, WiderClaimError
 from airflow_safe_ops.ledger import claims, store
 from airflow_safe_ops.ledger.claims import Claim, FencedError, Patience
@@ -39,7 +38,6 @@ from airflow_safe_ops.sql.dialect import Connection, Dialect
 
 log = logging.getLogger(__name__)
 PREPARE = "prepare"
-_FENCED_TRIES = 20
 
 
 def _nobody(_step: str, _when: str) -> None:
@@ -108,7 +106,7 @@ class LoadRunner:
     def _session(self) -> Session:
         run = self.run
         facts = {"dag": run.dag_id, "task": run.task_id, "run": run.run_id, "try": run.try_number}
-        words = " ".join(f"{name}={_harmless(str(value))}" for name, value in facts.items())
+        words = " ".join(f"{name}={harmless(str(value))}" for name, value in facts.items())
         label = f"safe_ops {run.dag_id}.{run.task_id}"
         return Session(
             self.connect,
@@ -116,7 +114,7 @@ class LoadRunner:
             label=label,
             comment=f"/* safe_ops {words} */ ",
             deadline=self._deadline,
-            lock=self.patience.lock_timeout,
+            lock=self.patience.statement,
         )
 
     def _plan_as_of_now(self, task: LoadTask) -> Plan:
@@ -156,13 +154,13 @@ class LoadRunner:
         try:
             facts = self._until_held(task, claim, began)
         except BaseException as error:
-            self._record_failure(claim, error)
+            self._record_failure(claim, error, began)
             raise
         return PartitionResult.from_facts(task.key, task.attempt_id, facts, claim.waited)
 
     def _until_held(self, task: LoadTask, claim: Claim, began: float) -> Facts:
         """Claim and load; again when the claim was taken from us or has to be wider."""
-        for _ in range(_FENCED_TRIES):
+        for _ in range(claims.TRIES):
             self.observe(CLAIM, "before")
             self.session.doing(CLAIM)
             claims.take(self.session, self.dialect, claim, self.patience)
@@ -176,13 +174,13 @@ class LoadRunner:
             except WiderClaimError as wider:
                 log.info("keys moved from %s; claiming these too", ", ".join(s.key for s in wider.scopes))
                 claim.widen(wider.scopes)
-        raise ClaimTooContended(f"The claim on {task.key} of {task.table.name} was lost {_FENCED_TRIES} times.")
+        raise claims.too_contended(claim)
 
     def _transaction(self, task: LoadTask, claim: Claim, began: float) -> DataTransaction:
         plan = self._plan_as_of_now(task)
         for note in plan.notes:
             log.info("%s: %s", task.table.name, note)
-        lock = self.patience.lock_timeout
+        lock = self.patience.statement
         return DataTransaction(self.session, plan, claim, began, lock, self.log_samples, self.observe)
 
     def _ask_outcome(self, task: LoadTask, error: CommitUnknownError) -> Facts:
@@ -214,21 +212,17 @@ class LoadRunner:
         )
         patiently(self.session.open)
 
-    def _record_failure(self, claim: Claim, error: BaseException) -> None:
+    def _record_failure(self, claim: Claim, error: BaseException, began: float) -> None:
         """Best effort, and quick, since a killed task has seconds: the load's own error is what is raised."""
         self.session.allow_last_words()
+        seconds = time.monotonic() - began
         try:
-            store.fail(self.session, self.dialect.ledger, claim, error)
+            store.fail(self.session, self.dialect.ledger, claim, error, seconds)
         except Exception:
             log.warning("the failure could not be recorded; trying a new connection", exc_info=True)
             with suppress(Exception):
                 self._reconnect(seconds=1.0, last_words=True)
-                store.fail(self.session, self.dialect.ledger, claim, error)
-
-
-def _harmless(text: str) -> str:
-    """Text that can stand in an SQL comment."""
-    return "".join(c if c.isalnum() or c in "._-:+" else "_" for c in text)
+                store.fail(self.session, self.dialect.ledger, claim, error, seconds)
 
 
 def _lost(error: ConnectionLostError) -> SafeOpsError:

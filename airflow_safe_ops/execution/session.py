@@ -150,6 +150,10 @@ class Session:
         self._cancelled = False
         self._patience = _LAST_WORDS
 
+    def expect_answers_within(self, seconds: float | None) -> None:
+        """A statement that takes longer means that the server is silent; None is no limit."""
+        self._patience = seconds
+
     def close(self) -> None:
         """Close the connection without waiting for a statement that does not end."""
         if not self._is_silent:
@@ -216,3 +220,8 @@ class Session:
             columns = tuple(column[0] for column in cursor.description)
             types = tuple(column[1] for column in cursor.description)
             return Result(tuple(map(tuple, cursor.fetchall())), columns, cursor.rowcount, types)
+
+
+def harmless(text: str) -> str:
+    """Text that can stand in an SQL comment."""
+    return "".join(c if c.isalnum() or c in "._-:+" else "_" for c in text)

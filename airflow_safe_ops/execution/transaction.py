@@ -56,7 +56,7 @@ class DataTransaction:
         Execute every step and commit.
 
         :return: what the steps counted.
-        :raises SafeOpsError: a guard refused, or a statement failed; everything is rolled back.
+        :raises SafeOpsError: a step refused the load, or a statement failed; everything is rolled back.
         :raises FencedError: the claim is no longer ours; everything is rolled back.
         :raises WiderClaimError: keys moved from partitions that are not claimed; everything is rolled back.
         :raises CommitUnknownError: the answer to COMMIT was lost.
@@ -86,7 +86,7 @@ class DataTransaction:
             self._publish(facts)
         elif step.statement is not None:
             self._execute(step, step.statement, facts)
-        self._judge(step, facts)
+        judge(self.session, step, facts, log_samples=self.log_samples)
 
     def _execute(self, step: Step, statement: Statement, facts: Facts) -> None:
         if step.violation is not None:
@@ -134,15 +134,6 @@ class DataTransaction:
             return step.sample is None or bool(self.session.run(step.sample).rows)
         return False
 
-    def _judge(self, step: Step, facts: Facts) -> None:
-        for guard in step.guards:
-            error = guard(facts, [])
-            if error is None:
-                continue
-            if step.sample is not None and self.log_samples:
-                error = guard(facts, self.session.run(step.sample).named[:_SAMPLES]) or error
-            raise error
-
     def _claim_moved(self, step: Step, facts: Facts) -> None:
         """Moved keys are taken out of other partitions only while these are claimed too."""
         task = self.plan.task
@@ -165,3 +156,19 @@ class DataTransaction:
         before = next((record.content for record in recorded if record.key == task.key), None)
         facts["changed"] = is_changed(task, facts, before)
         store.publish(self.session, sql, self.claim, task.scope, new_state(task, facts, recorded), facts)
+
+
+def judge(session: Session, step: Step, facts: Facts, *, log_samples: bool = False) -> None:
+    """
+    Let a step's refusals decide.
+
+    :param log_samples: whether a refusal shows sample rows.
+    :raises SafeOpsError: the first refusal.
+    """
+    for refusal in step.refusals:
+        error = refusal(facts, [])
+        if error is None:
+            continue
+        if step.sample is not None and log_samples:
+            error = refusal(facts, session.run(step.sample).named[:_SAMPLES]) or error
+        raise error

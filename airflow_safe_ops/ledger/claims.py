@@ -12,18 +12,20 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_safe_ops.definition.scope import Scope, from_json, overlaps, to_json
-from airflow_safe_ops.errors import ClaimTimeout, SafeOpsError
+from airflow_safe_ops.errors import ClaimTimeout, ClaimTooContended, SafeOpsError
 from airflow_safe_ops.plan.model import Database, Executor
 from airflow_safe_ops.sql.dialect import Dialect
 from airflow_safe_ops.sql.ledger import LedgerSql
 
 log = logging.getLogger(__name__)
 _PAUSES = (0.05, 0.1, 0.2, 0.5)
+_SHORT = 5.0
+TRIES = 20
 
 
 class FencedError(Exception):
@@ -41,6 +43,11 @@ class Patience:
 
     lock_timeout: float = 600.0
     grace: float = 5.0
+
+    @property
+    def statement(self) -> float:
+        """How long one statement waits for a lock: the ledger's own short ones are waited for by the impatient too."""
+        return max(self.lock_timeout, _SHORT)
 
 
 @dataclass
@@ -84,6 +91,23 @@ class _Queued:
     scopes: tuple[Scope, ...]
     held: bool
     owner: str
+
+
+def taken(database: Database, dialect: Dialect, claim: Claim, patience: Patience) -> Iterator[None]:
+    """
+    Take the claim, and again each time that it was lost before it was held.
+
+    :raises ClaimTooContended: it was lost again and again.
+    """
+    for _ in range(TRIES):
+        take(database, dialect, claim, patience)
+        yield
+    raise too_contended(claim)
+
+
+def too_contended(claim: Claim) -> ClaimTooContended:
+    """It was lost so often that something is wrong."""
+    return ClaimTooContended(f"The claim on {claim.scopes[0].key} of {claim.identity} was lost {TRIES} times.")
 
 
 def take(database: Database, dialect: Dialect, claim: Claim, patience: Patience) -> None:

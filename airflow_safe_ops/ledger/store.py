@@ -12,6 +12,7 @@ from airflow_safe_ops.definition.checks import CheckResult
 from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.definition.scope import Scope, TimeScope, covers, from_json, overlaps, to_json
 from airflow_safe_ops.errors import LoadCancelled, SafeOpsError
+from airflow_safe_ops.failures.classify import classify
 from airflow_safe_ops.ledger.claims import Claim, FencedError, release
 from airflow_safe_ops.plan.model import Database, Executor, Facts, LoadTask, Recorded
 from airflow_safe_ops.sql.ledger import ATTEMPT_FACTS, LedgerSql
@@ -52,7 +53,7 @@ def attempt_of(
     """
     Any attempt: what is done with which partition, and by whom.
 
-    :param doing: a load's strategy, ``adopt`` or ``invalidate``.
+    :param doing: a load's strategy, ``guarded``, ``adopt`` or ``invalidate``.
     """
     return {
         "attempt_id": attempt_id,
@@ -95,6 +96,44 @@ def publish(tx: Executor, sql: LedgerSql, claim: Claim, scope: Scope, state: str
     release(tx, sql, claim)
 
 
+def put_unconfirmed(tx: Executor, sql: LedgerSql, claim: Claim, scope: Scope) -> None:
+    """
+    A writer whose commits are not ours begins: until it has ended well, nobody knows what the partition holds.
+
+    Nor what is in those inside it; of those that it is a part of, only the counts are not known any more.
+    """
+    put_partition(tx, sql, claim, scope, "unconfirmed", {"rows_after": None})
+    for key, record in _others(tx, sql, claim):
+        tx.run(sql.forget_counts(claim.target_id, key, "unconfirmed" if covers(scope, record.scope) else record.state))
+
+
+def confirm(tx: Executor, sql: LedgerSql, claim: Claim, scope: Scope, facts: Facts) -> None:
+    """
+    The writer has ended well, and was alone: record its partition as published and give its claim back.
+
+    :raises FencedError: its claim is gone, or another writer that had lost its own wrote into the partition meanwhile.
+    """
+    if not tx.run(sql.still_unconfirmed(claim.target_id, claim.attempt["partition_key"], claim.attempt_id)).rows:
+        raise FencedError("another writer that had lost its claim has written too")
+    publish(tx, sql, claim, scope, "published", facts)
+
+
+def is_claimed(database: Database, sql: LedgerSql, claim: Claim) -> bool:
+    """Whether the claim's row is still there: then nobody else has held the partition."""
+    with database.transaction(lock=2.0) as tx:
+        return bool(tx.run(sql.lock_claim(claim.attempt_id, held=True)).rows)
+
+
+def end_unfenced(
+    database: Database, sql: LedgerSql, claim: Claim, scope: Scope, error: BaseException, seconds: float
+) -> None:
+    """The writer went on without its claim: whatever was recorded meanwhile, nobody knows what it left."""
+    with database.transaction(lock=2.0) as tx:
+        tx.run(sql.end_attempt(claim.attempt_id, "unfenced", _failure(error, seconds)))
+        tx.run(sql.release_claim(claim.attempt_id))  # it may be there, and free
+        put_unconfirmed(tx, sql, claim, scope)
+
+
 def invalidate(tx: Executor, sql: LedgerSql, claim: Claim) -> None:
     """The partition is to be loaded again; those that overlap it lose what was counted in them."""
     tx.run(sql.forget_counts(claim.target_id, claim.attempt["partition_key"], "missing"))
@@ -104,8 +143,8 @@ def invalidate(tx: Executor, sql: LedgerSql, claim: Claim) -> None:
 
 def _touch(tx: Executor, sql: LedgerSql, claim: Claim, scope: Scope) -> None:
     for key, record in _others(tx, sql, claim):
-        # Rows that nobody loaded, or that a person declared invalid, are loaded only where all of them were written.
-        stays = record.state in ("missing", "adopted") and not covers(scope, record.scope)
+        # Rows that nobody loaded or that are not valid count as loaded only where all of them were written.
+        stays = record.state in ("missing", "adopted", "unconfirmed") and not covers(scope, record.scope)
         tx.run(sql.forget_counts(claim.target_id, key, record.state if stays else "published"))
 
 
@@ -129,6 +168,11 @@ def end(tx: Executor, sql: LedgerSql, claim: Claim, state: str, values: Facts) -
     """
     if tx.run(sql.end_attempt(claim.attempt_id, state, values)).rowcount != 1:
         raise FencedError
+
+
+def forget(tx: Executor, sql: LedgerSql, claim: Claim) -> None:
+    """The attempt found nothing to do, and leaves no trace."""
+    tx.run(sql.forget_attempt(claim.attempt_id))
 
 
 def put_partition(tx: Executor, sql: LedgerSql, claim: Claim, scope: Scope, state: str, facts: Facts) -> None:
@@ -175,17 +219,15 @@ def put_checks(tx: Executor, sql: LedgerSql, claim: Claim, results: Sequence[Che
         )
 
 
-def fail(database: Database, sql: LedgerSql, claim: Claim, error: BaseException) -> None:
+def fail(database: Database, sql: LedgerSql, claim: Claim, error: BaseException, seconds: float | None = None) -> None:
     """
     Record the attempt as failed, also one that never held its claim, with the checks that refused it.
 
     The claim is given back; all in a transaction of its own.
+
+    :param seconds: what the try took, with its wait for the claim; None where nobody measured it.
     """
-    what = {
-        "error_code": _code(error),
-        "error_class": type(error).__name__,
-        "error_message": str(error)[:_MESSAGE],
-    }
+    what = _failure(error, seconds)
     with database.transaction(lock=2.0) as tx:
         if claim.target_id:
             tx.run(sql.start_attempt({**claim.attempt, "target_id": claim.target_id}))
@@ -193,6 +235,18 @@ def fail(database: Database, sql: LedgerSql, claim: Claim, error: BaseException)
         tx.run(sql.release_claim(claim.attempt_id))
         if isinstance(error, SafeOpsError):
             put_checks(tx, sql, claim, error.facts.get("results", ()))
+
+
+def _failure(error: BaseException, seconds: float | None = None) -> Facts:
+    verdict = classify(error)
+    return {
+        "error_code": _code(error),
+        "error_class": type(error).__name__,
+        "error_message": str(error)[:_MESSAGE],
+        "failure_class": str(verdict.failure),
+        "failure_reason": verdict.reason,
+        **({} if seconds is None else {"seconds": seconds}),
+    }
 
 
 def _code(error: BaseException) -> str | None:

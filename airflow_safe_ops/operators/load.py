@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowFailException
 from airflow.providers.common.sql.operators.sql import BaseSQLOperator
 
 from airflow_safe_ops.definition.checks import Check, check_from
@@ -29,6 +28,7 @@ from airflow_safe_ops.definition.notation import partition_from
 from airflow_safe_ops.definition.partition import Partition, TimePartition, ValuePartition, WholeTable
 from airflow_safe_ops.errors import InvalidArgument, SafeOpsError, UnsupportedConnection
 from airflow_safe_ops.operators.identity import run_identity
+from airflow_safe_ops.retry import give_policy, hand_over, use_rules
 from airflow_safe_ops.settings import load_settings
 
 if TYPE_CHECKING:
@@ -93,9 +93,11 @@ class IdempotentLoadOperator(BaseSQLOperator):
     :param emit_unchanged: whether a reload that changed nothing still emits its outlets' asset events; default
         True
     :param dry_run: log the plan and write nothing; default False
-    :raises AirflowFailException: the load was refused and no retry can help; ``__cause__`` is the
-        :class:`~airflow_safe_ops.errors.SafeOpsError` with code and facts
-    :raises SafeOpsError: it failed in a way that a retry can heal
+    :param retry_policy: Airflow 3.3: default :class:`~airflow_safe_ops.SafeRetryPolicy`, unless the task or its
+        ``default_args`` give another one
+    :raises SafeOpsError: the load was refused or failed; the retry policy sees by its class whether a retry can help
+    :raises AirflowFailException: before Airflow 3.3, or with ``retry_on_failure=False``: no retry is to follow;
+        ``__cause__`` is the :class:`~airflow_safe_ops.errors.SafeOpsError` with code and facts
     """
 
     template_fields: Sequence[str] = (
@@ -117,6 +119,7 @@ class IdempotentLoadOperator(BaseSQLOperator):
         "parameters": "json",
     }
     ui_color = "#d5e8d4"
+    safe_to_repeat: ClassVar[bool] = True  # what the cluster policy asks for
 
     def __init__(
         self,
@@ -148,6 +151,7 @@ class IdempotentLoadOperator(BaseSQLOperator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        give_policy(self)
         self.table = table
         self.sql = sql
         self.partition = partition
@@ -188,8 +192,7 @@ class IdempotentLoadOperator(BaseSQLOperator):
             self._runner = self.runner(context)
             self._result = self._runner.execute()
         except SafeOpsError as error:
-            if error.terminal or not self.retry_on_failure:
-                raise AirflowFailException(str(error)) from error
+            hand_over(self, error)
             raise
         self.log.info("%s", self._result)
         summary = self._result.as_dict()
@@ -211,6 +214,7 @@ class IdempotentLoadOperator(BaseSQLOperator):
         from airflow_safe_ops.sql.dialect import dialect_for
 
         settings = load_settings()
+        use_rules(settings.failure_rules)
         given = self.lock_timeout.total_seconds() if isinstance(self.lock_timeout, timedelta) else self.lock_timeout
         patience = Patience(settings.lock_timeout if given is None else float(given), settings.claim_grace)
         hook = self._hook_with_dialect()

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from airflow_safe_ops.errors import AppendedRowsDiffer, AppendedRowsGone, SafeOpsError, UnledgeredRows
-from airflow_safe_ops.plan import guards
+from airflow_safe_ops.plan import refusals
 from airflow_safe_ops.plan.load_sql import LoadSql
-from airflow_safe_ops.plan.model import Facts, Guard, LoadTask, Recorded, Samples, Step
+from airflow_safe_ops.plan.model import Facts, LoadTask, Recorded, Refusal, Samples, Step
 
 
 def appended(task: LoadTask, known: Sequence[Recorded]) -> Recorded | None:
-    """The record of this very load, if it says that rows were appended and nobody declared it invalid."""
+    """The record of this very load, if it says that rows were appended and nothing has made it invalid."""
     for record in known:
-        if record.key == task.key and record.state != "missing" and record.row_count != 0:
+        if record.key == task.key and record.state not in ("missing", "unconfirmed") and record.row_count != 0:
             return record
     return None
 
@@ -30,13 +30,13 @@ def look(task: LoadTask, sql: LoadSql, known: Sequence[Recorded]) -> Step:
     if record is not None:
         refuses = [_still_there(task, record)]
         if task.load.on_changed == "fail":
-            refuses += [guards.no_accidental_empty(task.key, task.table.name), _same_rows(task, record)]
+            refuses += [refusals.no_accidental_empty(task.key, task.table.name), _same_rows(task, record)]
     elif task.load.on_unledgered == "adopt":
         refuses = [_same_rows(task, None)]
     else:
         refuses = [_nothing_unrecorded(task)]
     what = "look whether the rows are there already, and the same"
-    return Step("target.look", what, sql.look_for_appended(task), guards=tuple(refuses))
+    return Step("target.look", what, sql.look_for_appended(task), refusals=tuple(refuses))
 
 
 def write(task: LoadTask, sql: LoadSql, known: Sequence[Recorded]) -> list[Step]:
@@ -47,10 +47,10 @@ def write(task: LoadTask, sql: LoadSql, known: Sequence[Recorded]) -> list[Step]
     return [Step("target.insert", what, sql.append_stage(task), fact="rows_inserted")]
 
 
-def _nothing_unrecorded(task: LoadTask) -> Guard:
+def _nothing_unrecorded(task: LoadTask) -> Refusal:
     """The target holds none of the load's rows: no record says that they were appended."""
 
-    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+    def decide(facts: Facts, _samples: Samples) -> SafeOpsError | None:
         if not facts["rows_before"]:
             return None
         return UnledgeredRows(
@@ -61,13 +61,13 @@ def _nothing_unrecorded(task: LoadTask) -> Guard:
             partition=task.key,
         )
 
-    return Guard(UnledgeredRows, guard)
+    return Refusal(UnledgeredRows, decide)
 
 
-def _same_rows(task: LoadTask, record: Recorded | None) -> Guard:
+def _same_rows(task: LoadTask, record: Recorded | None) -> Refusal:
     """The target's rows of this load, if there are any, are the staged ones; and as many as were recorded."""
 
-    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+    def decide(facts: Facts, _samples: Samples) -> SafeOpsError | None:
         there, staged = facts["rows_before"], facts["rows_staged"]
         once = None if record is None else record.row_count
         if record is None and not there:
@@ -84,13 +84,13 @@ def _same_rows(task: LoadTask, record: Recorded | None) -> Guard:
             recorded=once,
         )
 
-    return Guard(AppendedRowsDiffer, guard)
+    return Refusal(AppendedRowsDiffer, decide)
 
 
-def _still_there(task: LoadTask, record: Recorded) -> Guard:
+def _still_there(task: LoadTask, record: Recorded) -> Refusal:
     """What was appended is there."""
 
-    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+    def decide(facts: Facts, _samples: Samples) -> SafeOpsError | None:
         if facts["rows_before"] or not facts["rows_staged"]:
             return None
         rows = "Rows" if record.row_count is None else f"{record.row_count:,} rows"
@@ -100,4 +100,4 @@ def _still_there(task: LoadTask, record: Recorded) -> Guard:
             recorded=record.row_count,
         )
 
-    return Guard(AppendedRowsGone, guard)
+    return Refusal(AppendedRowsGone, decide)

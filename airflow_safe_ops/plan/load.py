@@ -15,7 +15,7 @@ from airflow_safe_ops.definition.checks import Check
 from airflow_safe_ops.definition.scope import Scope, TableScope, TimeScope, covers, gaps
 from airflow_safe_ops.definition.target import Table
 from airflow_safe_ops.errors import CascadeForeignKey
-from airflow_safe_ops.plan import append, guards
+from airflow_safe_ops.plan import append, refusals
 from airflow_safe_ops.plan.load_sql import LoadSql
 from airflow_safe_ops.plan.model import LoadTask, Plan, Recorded, Step
 
@@ -44,7 +44,7 @@ def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Recorded]) -> Plan:
         *([defer] if deferrable else []),
         *_stage(task, sql),
         *_look(task, sql, known),
-        *_check(task, sql, task.load.audits, staged=True),
+        *check_steps(task, sql, task.load.audits, staged=True),
         *_WRITES[task.load.strategy](task, sql, known),
         # Before the count: a deferred trigger may still change rows.
         *([settle] if deferrable or task.table.notes else []),
@@ -52,9 +52,9 @@ def load_plan(task: LoadTask, sql: LoadSql, known: Sequence[Recorded]) -> Plan:
             "target.count",
             "count the partition as it stands now, with its checksum",
             sql.look_after(task),
-            guards=(guards.rows_as_written(task.key, task.table.name, keeps=_keeps(task, known)),),
+            refusals=(refusals.rows_as_written(task.key, task.table.name, keeps=_keeps(task, known)),),
         ),
-        *_check(task, sql, task.load.post_checks, staged=False),
+        *check_steps(task, sql, task.load.post_checks, staged=False),
     ]
     steps.append(Step(PUBLISH, "record the load as published, give the claim back"))
     steps.append(Step(COMMIT, "commit data and ledger together"))
@@ -103,13 +103,13 @@ def _stage(task: LoadTask, sql: LoadSql) -> list[Step]:
         ),
     ]
     if key and task.load.on_duplicates == "keep_latest":
-        tie = guards.no_duplicates(key, f"Two rows are latest by {task.load.sequence_by} for one")
+        tie = refusals.no_duplicates(key, f"Two rows are latest by {task.load.sequence_by} for one")
         steps += [
             Step(
                 "stage.ties",
                 "look for ties",
                 sql.tied_keys(task),
-                guards=(tie,),
+                refusals=(tie,),
                 sample=sql.tied_sample(task),
             ),
             Step("stage.keep_latest", "keep the latest row of each key", sql.keep_latest(task)),
@@ -120,16 +120,16 @@ def _stage(task: LoadTask, sql: LoadSql) -> list[Step]:
 def _look(task: LoadTask, sql: LoadSql, known: Sequence[Recorded]) -> list[Step]:
     load, scope = task.load, task.scope
     on_stage = [
-        guards.no_null_in_partition(scope),
-        guards.no_rows_outside(scope),
-        *([guards.no_null_in_key(load.key)] if load.key else []),
+        refusals.no_null_in_partition(scope),
+        refusals.no_rows_outside(scope),
+        *([refusals.no_null_in_key(load.key)] if load.key else []),
     ]
     steps = [
         Step(
             "stage.look",
             "count the staged rows, those outside the partition, and NULLs where they must not be",
             sql.look_at_stage(task),
-            guards=tuple(on_stage),
+            refusals=tuple(on_stage),
             sample=sql.odd_rows(task),
         )
     ]
@@ -146,16 +146,16 @@ def _look_at_target(task: LoadTask, sql: LoadSql, known: Sequence[Recorded]) -> 
     load, scope, name = task.load, task.scope, task.table.name
     on_target = []
     if load.on_empty == "fail":
-        on_target.append(guards.no_accidental_empty(scope.key, name))
+        on_target.append(refusals.no_accidental_empty(scope.key, name))
     if load.on_unledgered == "fail":
-        on_target.append(guards.only_ledgered_rows(scope, name))
+        on_target.append(refusals.only_ledgered_rows(scope, name))
     whole = [record.scope for record in known if record.source_slice is None]  # a slice is not all of its partition
     unknown = unknown_parts(scope, whole) if load.on_unledgered == "fail" else []
     return Step(
         "target.look",
         "look at what the partition holds now",
         sql.look_at_target(task, unknown),
-        guards=tuple(on_target),
+        refusals=tuple(on_target),
     )
 
 
@@ -193,7 +193,7 @@ def _look_in_stage(task: LoadTask, sql: LoadSql) -> list[Step]:
             "stage.unique",
             "look for keys that are staged twice",
             sql.unique_stage(task),
-            guards=(guards.no_duplicates(key, "The query returns more than one row for one"),),
+            refusals=(refusals.no_duplicates(key, "The query returns more than one row for one"),),
             sample=sql.duplicate_sample(task),
             violation="duplicate_keys",
         ),
@@ -208,13 +208,13 @@ def _look_elsewhere(task: LoadTask, sql: LoadSql) -> list[Step]:
         if (task.load.on_key_moved == "move" or not has_index(task)) and not task.load.exclusive:
             # Two loads of disjoint partitions could bring one key at once, and neither would see the other's.
             steps += _lock(task, sql)
-        moved = guards.no_moved_keys(key, appends=task.load.appends)
+        moved = refusals.no_moved_keys(key, appends=task.load.appends)
         steps.append(
             Step(
                 "target.moved",
                 "look for staged keys that stand in another partition",
                 sql.moved_keys(task),
-                guards=() if task.load.on_key_moved == "move" else (moved,),
+                refusals=() if task.load.on_key_moved == "move" else (moved,),
                 sample=sql.moved_sample(task),
             )
         )
@@ -223,8 +223,8 @@ def _look_elsewhere(task: LoadTask, sql: LoadSql) -> list[Step]:
 
 def _look_for_copies(task: LoadTask, sql: LoadSql) -> Step:
     """Why an index on other columns refused the update: two rows of one key would have become the same row."""
-    once = guards.no_copies(task.scope, task.table.name)
-    return Step("target.copies", "look for staged keys that stand twice", sql.count_copies(task), guards=(once,))
+    once = refusals.no_copies(task.scope, task.table.name)
+    return Step("target.copies", "look for staged keys that stand twice", sql.count_copies(task), refusals=(once,))
 
 
 def _lock(task: LoadTask, sql: LoadSql) -> list[Step]:
@@ -243,7 +243,12 @@ def can_move(task: LoadTask) -> bool:
     return not isinstance(task.scope, TableScope) and not set(task.scope.columns) <= set(task.load.key)
 
 
-def _check(task: LoadTask, sql: LoadSql, checks: Sequence[Check], *, staged: bool) -> list[Step]:
+def check_steps(task: LoadTask, sql: LoadSql, checks: Sequence[Check], *, staged: bool) -> list[Step]:
+    """
+    Ask the checks' values and judge them together.
+
+    :param staged: of the staged rows, before publication; else of the partition as it stands.
+    """
     if not checks:
         return []
     phase = "audit" if staged else "post_check"
@@ -257,7 +262,7 @@ def _check(task: LoadTask, sql: LoadSql, checks: Sequence[Check], *, staged: boo
         f"{phase}.judge",
         "judge " + ", ".join(c.name for c in checks),
         None,
-        guards=(guards.checks_pass(dict(named), phase),),
+        refusals=(refusals.checks_pass(dict(named), phase),),
     )
     return [*steps, verdict]
 
@@ -307,8 +312,10 @@ def _merge(task: LoadTask, sql: LoadSql, _known: Sequence[Recorded]) -> list[Ste
     steps.append(Step("target.insert", "insert rows whose key is new", insert, fact="rows_inserted", asks=asks))
     if task.table.notes or not has_index(task):
         # Triggers may drop an insert, and where no index forbids it a key may stand twice already.
-        one_each = guards.one_row_a_key(task.scope, task.table.name)
-        steps.append(Step("target.arrived", "count the rows of the staged keys", sql.arrived(task), guards=(one_each,)))
+        one_each = refusals.one_row_a_key(task.scope, task.table.name)
+        steps.append(
+            Step("target.arrived", "count the rows of the staged keys", sql.arrived(task), refusals=(one_each,))
+        )
     return steps
 
 

@@ -88,7 +88,7 @@ Samples: TypeAlias = list[dict[str, Any]]
 
 
 @dataclass(frozen=True)
-class Guard:
+class Refusal:
     """
     A decision over the facts.
 
@@ -113,7 +113,7 @@ class Step:
     :param what: one phrase for people.
     :param statement: what is executed; None for a step that the runner does itself (ledger, commit).
     :param fact: the fact that the statement's row count becomes. A query's single row becomes one fact a column.
-    :param guards: decisions over the facts so far; the first error refuses the load.
+    :param refusals: decisions over the facts so far; the first error refuses the load.
     :param sample: a query for rows to show with a refusal.
     :param reads_only: it holds SQL of the author's: the server refuses any write in it.
     :param violation: the step asks by a constraint: breaking it is no fault of the statement but the fact
@@ -125,7 +125,7 @@ class Step:
     what: str
     statement: Statement | None = None
     fact: str | None = None
-    guards: tuple[Guard, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
     sample: Statement | None = None
     reads_only: bool = False
     violation: str | None = None
@@ -134,7 +134,7 @@ class Step:
     @property
     def refuses(self) -> tuple[type[SafeOpsError], ...]:
         """What it can refuse the load for."""
-        return tuple(guard.refuses for step in (self, *self.asks) for guard in step.guards)
+        return tuple(refusal.refuses for step in (self, *self.asks) for refusal in step.refusals)
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,8 @@ class Recorded:
     One partition as the ledger knows it.
 
     :param key: what names it in the ledger.
-    :param state: ``published``, ``adopted``, ``missing`` (it was, and is not valid any more) …
+    :param state: ``published``, ``adopted``, ``missing`` (it was, and is not valid any more), ``unconfirmed`` (a writer
+        that is not ours began, and did not end well).
     :param row_count: None where a load of an overlapping partition wrote a part of it since.
     :param source_slice: the slice of the source that its rows come from, where only that one was appended.
     """

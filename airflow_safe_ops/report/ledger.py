@@ -9,7 +9,7 @@ from typing import Any
 
 WIDTH = 100
 COUNTS = ("rows_read", "rows_deleted", "rows_inserted", "rows_updated", "rows_unchanged", "rows_moved", "rows_after")
-_WHO = ("instance", "dag_id", "task_id", "map_index", "run_id", "run_type", "try_number", "clear_number")
+WHO = ("instance", "dag_id", "task_id", "map_index", "run_id", "run_type", "try_number", "clear_number")
 
 
 def partition_line(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -24,8 +24,8 @@ def partition_line(row: Mapping[str, Any]) -> dict[str, Any]:
         "state": row["state"],
         "rows": row["row_count"],
         **{name: row[name] for name in ("attempts", "published", "failed", "lost", "running")},
-        "published_at": _iso(row["published_at"]),
-        "tried_at": _iso(row["tried_at"]),
+        "published_at": iso(row["published_at"]),
+        "tried_at": iso(row["tried_at"]),
         "attempt_id": row["attempt_id"],
     }
 
@@ -40,7 +40,7 @@ def partition_row(line: Mapping[str, Any]) -> dict[str, Any]:
         "rows": "" if never else "not counted" if line["rows"] is None else f"{line['rows']:,}",
         "attempts": line["attempts"],
         **counts,
-        "recorded (UTC)": _when(line["published_at"]),
+        "recorded (UTC)": when(line["published_at"]),
     }
 
 
@@ -54,11 +54,11 @@ def attempt_line(row: Mapping[str, Any]) -> dict[str, Any]:
         "partition": row["partition_key"],
         "attempt_id": str(row["attempt_id"]),
         "state": row["outcome"],
-        "started_at": _iso(row["started_at"]),
-        "finished_at": _iso(row["finished_at"]),
+        "started_at": iso(row["started_at"]),
+        "finished_at": iso(row["finished_at"]),
         "seconds": None if seconds is None else round(float(seconds), 3),
-        **{name: row[name] for name in _WHO},
-        "logical_date": _iso(row["logical_date"]),
+        **{name: row[name] for name in WHO},
+        "logical_date": iso(row["logical_date"]),
         "user": row["user_name"],
         "code_version": row["code_version"],
         "strategy": row["strategy"],
@@ -68,6 +68,7 @@ def attempt_line(row: Mapping[str, Any]) -> dict[str, Any]:
         "source_slice": row["source_slice"],
         "reason": row["reason"],
         **{name: row[name] for name in ("error_code", "error_class", "error_message")},
+        **{name: row[name] for name in ("failure_class", "failure_reason")},
     }
 
 
@@ -75,14 +76,15 @@ def attempt_row(line: Mapping[str, Any]) -> dict[str, Any]:
     """One attempt for a table that people read."""
     counts = {name: line[f"rows_{name}"] for name in ("read", "deleted", "inserted", "updated")}
     return {
-        "started (UTC)": _when(line["started_at"]),
+        "started (UTC)": when(line["started_at"]),
         "state": line["state"],
-        "task": _task(line),
+        "task": task_of(line),
         "run": _run(line),
         "try": _try(line),
         **{name: "" if count is None else f"{count:,}" for name, count in counts.items()},
         "seconds": "" if line["seconds"] is None else f"{line['seconds']:.2f}",
         "error": line["error_code"] or line["error_class"] or "",
+        "class": line["failure_class"] or "",
     }
 
 
@@ -91,7 +93,7 @@ def told(lines: Iterable[Mapping[str, Any]]) -> list[str]:
     paragraphs = []
     for line in lines:
         if said := line["error_message"] or line["reason"]:
-            text = f"{_when(line['started_at'])}  {' '.join(said.split())}"
+            text = f"{when(line['started_at'])}  {' '.join(said.split())}"
             paragraphs.append(textwrap.fill(text, WIDTH, subsequent_indent="  ", break_long_words=False))
     return paragraphs
 
@@ -103,7 +105,8 @@ def age(keep: timedelta) -> str:
     return f"{number:,} {unit}{'' if number == 1 else 's'}"
 
 
-def _task(line: Mapping[str, Any]) -> str:
+def task_of(line: Mapping[str, Any]) -> str:
+    """``dag.task[map index] @instance``."""
     index = line["map_index"]
     mapped = f"[{index}]" if index is not None and index >= 0 else ""
     at = f" @{line['instance']}" if line["instance"] else ""
@@ -121,10 +124,11 @@ def _try(line: Mapping[str, Any]) -> str:
     return f"{line['try_number']}" + (f", clear {clear}" if clear else "")
 
 
-def _iso(moment: datetime | None) -> str | None:
+def iso(moment: datetime | None) -> str | None:
+    """A moment in UTC, for plain data."""
     return None if moment is None else moment.astimezone(UTC).isoformat()
 
 
-def _when(iso: str | None) -> str:
+def when(iso: str | None) -> str:
     """To the second: people compare such moments with Airflow's."""
     return "" if iso is None else iso[:19].replace("T", " ")

@@ -103,6 +103,10 @@ class Dialect(ABC):
         """The first statements of a transaction: its isolation and limits, none of which outlive it."""
 
     @abstractmethod
+    def without_time_limit(self) -> Statement:
+        """This transaction may stay open for as long as somebody else works, whatever the server's limit is."""
+
+    @abstractmethod
     def savepoint(self, *, reads_only: bool) -> Sequence[Statement]:
         """Begin a part of a transaction that can be undone alone, or that may not write."""
 

@@ -9,6 +9,7 @@ from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.errors import InvalidArgument
 from airflow_safe_ops.plan.model import Statement, bind
 from airflow_safe_ops.sql.ledger_history import LedgerHistorySql
+from airflow_safe_ops.sql.ledger_publication import PublicationSql
 from airflow_safe_ops.sql.ledger_tables import Migration
 from airflow_safe_ops.sql.text import quoted
 
@@ -42,6 +43,7 @@ class LedgerSql:
             )
         self.schema = schema
         self.history = LedgerHistorySql(schema)
+        self.publications = PublicationSql(schema)
         self._s = quoted(schema)
 
     def _t(self, table: str) -> str:
@@ -81,7 +83,7 @@ class LedgerSql:
 
     def any_target(self) -> Statement:
         """A row if the ledger was used."""
-        return Statement(f"SELECT 1 FROM {self._t('target')} LIMIT 1")
+        return Statement(f"SELECT 1 FROM {self._t('target')} UNION ALL SELECT 1 FROM {self._t('publication')} LIMIT 1")
 
     def drop(self, *, with_schema: bool) -> Sequence[Statement]:
         """
@@ -89,7 +91,7 @@ class LedgerSql:
 
         :param with_schema: its schema too, unless other things stand in it.
         """
-        tables = ", ".join(map(self._t, ("check", "partition", "claim", "attempt", "target", "schema")))
+        tables = ", ".join(map(self._t, ("publication", "check", "partition", "claim", "attempt", "target", "schema")))
         schema = [Statement(f"DROP SCHEMA {self._s} RESTRICT")] if with_schema else []
         return (Statement(f"DROP TABLE {tables}"), *schema)
 
@@ -208,13 +210,22 @@ class LedgerSql:
         """
         The attempt in its last state, with what it counted or why it failed; no row if it is over already.
 
-        :param state: ``published``, ``adopted``, ``invalidated`` in the transaction of what it did, or ``failed``.
+        :param state: ``published``, ``adopted``, ``invalidated`` in the transaction of what it did; ``failed``, or
+            ``unfenced``.
         """
         sets = ", ".join(f"{name} = {bind(name)}" for name in ("state", *values))
         return Statement(
             f"UPDATE {self._t('attempt')} SET finished_at = pg_catalog.clock_timestamp(), {sets} "
             f"WHERE attempt_id = CAST({bind('attempt_id')} AS uuid) AND state = 'started'",
             {**values, "state": state, "attempt_id": attempt_id},
+        )
+
+    def forget_attempt(self, attempt_id: str) -> Statement:
+        """An attempt that did nothing."""
+        return Statement(
+            f"DELETE FROM {self._t('attempt')} WHERE attempt_id = CAST({bind('attempt_id')} AS uuid) "
+            "AND state = 'started'",
+            {"attempt_id": attempt_id},
         )
 
     def attempt_state(self, attempt_id: str) -> Statement:
@@ -261,6 +272,15 @@ class LedgerSql:
             "SELECT partition_key, scope, state, row_count, checksum, checksum_of, source_slice "
             f"FROM {self._t('partition')} WHERE target_id = {bind('target_id')}{also}",
             {"target_id": target_id, "range_of": range_of, "lo": lo, "hi": hi},
+        )
+
+    def still_unconfirmed(self, target_id: int, key: str, attempt_id: str) -> Statement:
+        """A row if nobody has recorded anything of the partition since this attempt began in it."""
+        return Statement(
+            f"SELECT 1 AS found FROM {self._t('partition')} WHERE target_id = {bind('target_id')} "
+            f"AND partition_key = {bind('key')} AND state = 'unconfirmed' "
+            f"AND attempt_id = CAST({bind('attempt_id')} AS uuid) FOR UPDATE",
+            {"target_id": target_id, "key": key, "attempt_id": attempt_id},
         )
 
     def forget_counts(self, target_id: int, key: str, state: str) -> Statement:

@@ -8,6 +8,23 @@ from airflow_safe_ops.plan.model import Statement, bind
 from airflow_safe_ops.sql.text import quoted
 
 
+def is_row_locked(alias: str) -> str:
+    """
+    A transaction that has not ended holds the row: the row's ``xmax`` names it, on a standby too.
+
+    So looking takes no lock, writes nothing and needs no right but SELECT.
+    """
+    snapshot = "pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::bigint"
+    # xmax is the lower half of a transaction's number; the upper half is that of the nearest present number.
+    xmax = f"{alias}.xmax::text::bigint"
+    number = f"{snapshot} + ({xmax} - {snapshot} % 4294967296 + 6442450944) % 4294967296 - 2147483648"
+    return (
+        f"CASE WHEN {xmax} >= 3 "
+        f"THEN coalesce(pg_catalog.pg_xact_status(greatest({number}, 0)::text::xid8) = 'in progress', FALSE) "
+        "ELSE FALSE END"
+    )
+
+
 class LedgerHistorySql:
     """
     The statements that tell and shorten the story of the targets.
@@ -43,18 +60,10 @@ class LedgerHistorySql:
 
         ``started`` is ``running`` while its claim lives, else ``lost``.
 
-        A claim lives while a transaction that has not ended holds its row: the row's ``xmax`` names it, on a
-        standby too. So looking takes no lock, writes nothing and needs no right but SELECT. Between two
-        transactions a claim lives for the seconds of ``grace``.
+        A claim lives while a transaction that has not ended holds its row. Between two transactions it lives for
+        the seconds of ``grace``.
         """
-        snapshot = "pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::bigint"
-        # xmax is the lower half of a transaction's number; the upper half is that of the nearest present number.
-        number = f"{snapshot} + (c.xmax::text::bigint - {snapshot} % 4294967296 + 6442450944) % 4294967296 - 2147483648"
-        in_progress = (
-            "CASE WHEN c.xmax::text::bigint >= 3 "
-            f"THEN coalesce(pg_catalog.pg_xact_status(greatest({number}, 0)::text::xid8) = 'in progress', FALSE) "
-            "ELSE FALSE END"
-        )
+        in_progress = is_row_locked("c")
         idle = f"pg_catalog.clock_timestamp() - c.touched_at >= make_interval(secs => {bind('grace')})"
         return (
             "SELECT t.identity, a.*, CASE WHEN a.state <> 'started' THEN a.state WHEN c.attempt_id IS NULL THEN 'lost' "
@@ -75,6 +84,17 @@ class LedgerHistorySql:
             f"FROM tries ORDER BY started_at DESC, attempt_id LIMIT CAST({bind('limit')} AS bigint)) "
             "SELECT * FROM newest ORDER BY started_at, attempt_id",
             {"table": table, "partition": partition, "limit": limit, "grace": grace},
+        )
+
+    def last_failure(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> Statement:
+        """The last failed attempt of one task in one run; ``outcome`` is that of its very last attempt."""
+        names = ("dag_id", "run_id", "task_id", "map_index")
+        same = " AND ".join(f"{name} = {bind(name)}" for name in names)
+        return Statement(
+            "SELECT try_number, partition_key, error_class, error_message, failure_class, failure_reason, "
+            f"(SELECT state FROM {self._t('attempt')} WHERE {same} ORDER BY started_at DESC LIMIT 1) AS outcome "
+            f"FROM {self._t('attempt')} WHERE {same} AND error_message IS NOT NULL ORDER BY started_at DESC LIMIT 1",
+            dict(zip(names, (dag_id, run_id, task_id, map_index), strict=True)),
         )
 
     def partitions(self, table: str | None, limit: int | None = None, grace: float = 5.0) -> Statement:

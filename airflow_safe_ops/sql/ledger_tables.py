@@ -76,7 +76,35 @@ _SECOND = (
     "ALTER TABLE {s}.safe_ops_partition ADD COLUMN source_slice text",
 )
 
+_THIRD = ("ALTER TABLE {s}.safe_ops_attempt ADD COLUMN failure_class text, ADD COLUMN failure_reason text",)
+
+_FOURTH = (
+    """CREATE TABLE {s}.safe_ops_publication (
+  publication_id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  receiver text NOT NULL,
+  business_key text NOT NULL,
+  intent text NOT NULL,
+  intent_hash text NOT NULL,
+  state text NOT NULL,
+  idempotency_key uuid NOT NULL,
+  token uuid,
+  sends integer NOT NULL DEFAULT 0,
+  in_doubt boolean NOT NULL DEFAULT FALSE,
+  instance text NOT NULL DEFAULT '',
+  dag_id text, task_id text, map_index integer, run_id text, run_type text, try_number integer,
+  clear_number integer, logical_date timestamptz, user_name text, code_version text,
+  intended_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
+  keyed_at timestamptz, sent_at timestamptz, answered_at timestamptz,
+  how text, outcome text,
+  error_code text, error_class text, error_message text,
+  reason text, settled_by text, settled_at timestamptz,
+  UNIQUE (receiver, business_key))""",
+    "CREATE INDEX safe_ops_publication_by_state ON {s}.safe_ops_publication (state)",
+)
+
 MIGRATIONS = (
     Migration(1, "targets, attempts, claims, partitions, checks", _FIRST),
     Migration(2, "slices of a source, reasons", _SECOND),
+    Migration(3, "classes of failure", _THIRD),
+    Migration(4, "publications", _FOURTH),
 )

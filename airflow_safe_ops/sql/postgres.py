@@ -30,6 +30,7 @@ from airflow_safe_ops.errors import (
 )
 from airflow_safe_ops.plan.load import CLAIM, HOLD, PUBLISH
 from airflow_safe_ops.plan.model import Executor, LoadTask, Statement, bind
+from airflow_safe_ops.plan.publication import INTENT, LOCK
 from airflow_safe_ops.sql import append, checks, replace, stage, upsert
 from airflow_safe_ops.sql.dialect import Capabilities, Dialect, Limits, Server
 from airflow_safe_ops.sql.ledger import LedgerSql
@@ -39,7 +40,7 @@ from airflow_safe_ops.sql.text import as_text, owned_binds, owned_rows, quoted, 
 SAVEPOINT = "safe_ops_part"
 _LONGEST = 2**31 - 1  # milliseconds: the server takes no more
 _TERMINAL_CLASSES = ("22", "23", "42")
-_LEDGER_STEPS = ("ledger", CLAIM, HOLD, PUBLISH)
+_LEDGER_STEPS = ("ledger", CLAIM, HOLD, PUBLISH, INTENT, LOCK)
 # A value is written as the same text in every session: drivers read it, and partitions are named by it.
 _SAME_TEXT = ("SET LOCAL datestyle = 'ISO'", "SET LOCAL intervalstyle = 'postgres'", "SET LOCAL extra_float_digits = 1")
 
@@ -106,6 +107,13 @@ class Postgres(Dialect):
                 )
             ),
         ]
+
+    def without_time_limit(self) -> Statement:
+        """``transaction_timeout``, which came with PostgreSQL 17."""
+        return Statement(
+            "SELECT pg_catalog.set_config(name, '0', true) FROM pg_catalog.pg_settings "
+            "WHERE name = 'transaction_timeout'"
+        )
 
     def savepoint(self, *, reads_only: bool) -> Sequence[Statement]:
         """``transaction_read_only`` goes back to what it was with the savepoint."""

@@ -154,8 +154,12 @@ def _find(executor: Executor, name: str) -> dict[str, Any]:
         raise UnknownTable(f"{name!r} has {len(parts)} parts; a table's name is schema.table.", table=name)
     for spelled in dict.fromkeys((parts, tuple(p.lower() for p in parts))):
         text = ".".join(quoted(part) for part in spelled)
+        # In a long transaction names are remembered; the first lock on a catalog makes the server look again.
         found = executor.run(
-            Statement(f"SELECT pg_catalog.to_regclass({bind('name')})::oid::int8 AS oid", {"name": text})
+            Statement(
+                f"SELECT pg_catalog.to_regclass({bind('name')})::oid::int8 AS oid FROM pg_catalog.pg_class LIMIT 1",
+                {"name": text},
+            )
         ).rows[0][0]
         if found is not None:
             return _relation(executor, found)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_safe_ops import IdempotentLoadOperator, TimePartition
+from airflow_safe_ops import IdempotentLoadOperator, SafeRetryPolicy, TimePartition
 from airflow_safe_ops.errors import SafeOpsError
+from airflow_safe_ops.retry import HAS_RETRY_POLICY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -199,7 +200,7 @@ class Warehouse(ABC):
     def refused(self, code: str, context: Context | date | None = None, /, **options: Any) -> SafeOpsError:
         """
         A load that is refused with this code and writes nothing: all tables are as they were, nothing is
-        published, no claim is left. What no retry can help is an AirflowFailException.
+        published, no claim is left. The policy fails what no retry can help.
         """
         before = self.snapshot(), self.published(), self.partitions()
         error = raised(lambda: self.operator(**options).execute(_context(context)))
@@ -235,9 +236,13 @@ def raised(work: Callable[[], object]) -> SafeOpsError:
     with pytest.raises((AirflowFailException, SafeOpsError)) as caught:
         work()
     if isinstance(caught.value, SafeOpsError):
-        in_execute = any(entry.name == "execute" for entry in caught.traceback)
-        assert not (caught.value.terminal and in_execute), "terminal errors must not be retried"
+        if HAS_RETRY_POLICY and any(entry.name == "execute" for entry in caught.traceback):
+            action = SafeRetryPolicy().evaluate(caught.value, 1, 9).action.value
+            assert not caught.value.terminal or action == "fail", "terminal errors must not be retried"
+            assert caught.value.terminal or caught.value.asks_cause or action == "retry", "others must be"
         return caught.value
+    in_load = any(str(entry.path).endswith("operators/load.py") for entry in caught.traceback)
+    assert not (HAS_RETRY_POLICY and in_load), "the retry policy must see the error itself"
     error = caught.value.__cause__
     assert isinstance(error, SafeOpsError)
     assert error.terminal, "transient errors must be retried"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.contract.command_line import CONN, everything, json_of
-from tests.contract.harness import D0, D1, D2, D3, sale
+from tests.contract.harness import D0, D1, D2, D3, SALES_SQL, run, sale
+from tests.crash.harness import eventually
 
 if TYPE_CHECKING:
     from tests.contract.postgres import PostgresWarehouse
@@ -54,6 +56,20 @@ def test_adopted_days_are_like_loaded_ones(held: PostgresWarehouse, cli: Any) ->
     assert held.load(D1)["changed"] is False
     assert held.snapshot() == tables
     assert [state for _, state, *_ in held.partitions()] == ["adopted", "published", "adopted"]
+
+
+def test_a_load_that_was_waited_for_is_not_turned_into_an_adoption(held: PostgresWarehouse, cli: Any) -> None:
+    """It was not recorded yet when the adoption first looked."""
+    cli("ledger", "init", *CONN)
+    slow = SALES_SQL.replace(" FROM", " FROM (SELECT pg_sleep(1.5)) AS s,", 1)
+    with ThreadPoolExecutor(1) as other:
+        load = other.submit(lambda: held.operator(sql=slow, on_unledgered="replace").execute(run(D1)))
+        assert eventually(held.claims)
+        assert adopt(cli, "--partitions", KEYS[1]) == [(KEYS[1], "published", 2)]
+        load.result(20)
+    assert [(key, state) for key, state, *_ in held.partitions()] == [(KEYS[1], "published")]
+    assert held.states() == ["published"]
+    assert held.claims() == []
 
 
 def test_without_adoption_they_are_refused(held: PostgresWarehouse, cli: Any) -> None:

@@ -14,6 +14,7 @@ from airflow_safe_ops import IdempotentLoadOperator, TimePartition, ValuePartiti
 from airflow_safe_ops.errors import SafeOpsError
 from airflow_safe_ops.ledger.migrations import ledger_ddl
 from airflow_safe_ops.sql.ledger import LedgerSql
+from airflow_safe_ops.sql.ledger_tables import MIGRATIONS
 from tests import servers
 from tests.contract.harness import D1, SALES_SQL, raised, run, sale
 from tests.contract.postgres import PostgresWarehouse
@@ -325,7 +326,9 @@ class TestLedgerPlace:
         assert errors == []
         assert new_postgres.states() == ["published"] * 8
         assert len(new_postgres.rows("sales")) == 8
-        assert new_postgres.execute("SELECT number FROM safe_ops.safe_ops_schema ORDER BY 1") == [(1,), (2,)]
+        assert new_postgres.execute("SELECT number FROM safe_ops.safe_ops_schema ORDER BY 1") == [
+            (migration.number,) for migration in MIGRATIONS
+        ]
         assert new_postgres.ledger("target", "count(*)") == [(1,)]
         assert new_postgres.claims() == []
 

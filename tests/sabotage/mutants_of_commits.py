@@ -60,7 +60,7 @@ OF_COMMITS = (
     Mutant(
         "no-count-after-the-load",
         "rows that another writer added meanwhile are published along",
-        "plan/guards.py",
+        "plan/refusals.py",
         'if facts["rows_after"] == expected:',
         'if facts["rows_after"] >= 0:',
         f"{COMMIT}::test_rows_that_another_writer_added_meanwhile",

@@ -1,4 +1,4 @@
-"""A real Airflow in a folder of its own: api-server, scheduler, dag-processor on an embedded PostgreSQL."""
+"""A real Airflow in a folder of its own: all four components on an embedded PostgreSQL."""
 
 from __future__ import annotations
 
@@ -207,12 +207,19 @@ def environment(home: Path, dags: Path, port: int, sockets: str, password: str) 
         "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "10",
         "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "2",
         "WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
+        "SAFE_OPS__POLICY_UNSAFE_BACKFILL": "enforce",
+        "SAFE_OPS__POLICY_MAX_ACTIVE_RUNS": "enforce",
+        "SAFE_OPS__POLICY_START_DATE": "enforce",
+        "SAFE_OPS__POLICY_EXCEPTIONS": '[{"tag": "legacy", "rules": ["unsafe_backfill"], "reason": "merges soon"}]',
     }
     env = {key: value for key, value in os.environ.items() if not key.startswith("AIRFLOW")}
     env |= {f"AIRFLOW__{key}": value for key, value in settings.items()}
     env["AIRFLOW_HOME"] = str(home)
     env["AIRFLOW_CONN_WAREHOUSE"] = json.dumps(
         {"conn_type": "postgres", "host": sockets, "login": "postgres", "schema": "warehouse"}
+    )
+    env["AIRFLOW_CONN_CLERK"] = json.dumps(
+        {"conn_type": "postgres", "host": sockets, "login": "clerk", "schema": "warehouse"}
     )
     root = str(Path(__file__).resolve().parents[2])
     env["PYTHONPATH"] = os.pathsep.join(part for part in (root, env.get("PYTHONPATH", "")) if part)
@@ -243,6 +250,7 @@ def airflow_stack(home: Path, dags: Path) -> Iterator[AirflowStack]:
         stack.start("api-server")
         stack.start("dag-processor")
         stack.start("scheduler", "--skip-serve-logs")
+        stack.start("triggerer", "--skip-serve-logs")
         stack.wait_healthy()
         yield stack
     finally:

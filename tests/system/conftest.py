@@ -20,22 +20,33 @@ DAGS = Path(__file__).parent / "dags"
 KINDS = ("trigger", "interval")
 CATCH_UPS = ("spring", "autumn", "utc", "two_am")
 TWINS = (*CATCH_UPS, "manual", "cleared", "dateless", "replay_spring", "replay_autumn")
+GUARDS = ("guarded_clean", "guarded_once", "guarded_others")
 KILLS = ("killed", "lost_worker", "marked_failed", "out_of_time")
+POLICIES = ("policy_append", "policy_repeatable", "policy_exempt", "policy_crowd")
+PUBLICATIONS = ("published", "published_blindly")
+RETRIES = ("denied", "ended_backend", "mismatch", "deferred_denied", "deferred_reset")
 DAG_IDS = (
     *(f"{kind}_{name}" for kind in KINDS for name in TWINS),
     *KILLS,
+    *GUARDS,
+    *POLICIES,
+    *PUBLICATIONS,
+    *RETRIES,
     *("mapped", "unstable"),
 )
 TARGETS = (
     *(f"{kind}_{name}_{what}" for kind in KINDS for name in TWINS for what in ("events", "days")),
     *(f"{name}_events" for name in KILLS),
     *("mapped_zones_events", "mapped_regions_events"),
+    *(f"{name}_days" for name in POLICIES),
+    *("denied_events", "ended_backend_events", "mismatch_events"),
+    *("guarded_clean_events", "guarded_once_events", "guarded_regions_events", "guarded_function_events"),
 )
 
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowStack]:
-    """Run api-server, scheduler and dag-processor in a folder of the session's own."""
+    """Run api-server, scheduler, dag-processor and triggerer in a folder of the session's own."""
     before = signal.signal(signal.SIGTERM, _end_session)
     with airflow_stack(tmp_path_factory.mktemp("airflow"), DAGS) as running:
         yield running

@@ -23,7 +23,11 @@ COMMANDS = (
     ["ledger", "prune", "--conn-id", "dwh", "--keep", "90d"],
     ["ledger", "invalidate", "--conn-id", "dwh", "--table", "t", "--partitions", "*", "--reason", "by hand"],
     ["adopt", "--conn-id", "dwh", "--table", "t", "--partitions", "day=2026-01-01..2026-02-01", "--grain", "day"],
+    ["policies", "--dag-id", "d", "--output", "json"],
+    ["publications", "list", "--conn-id", "dwh", "--state", "undecided"],
+    ["publications", "settle", "orders/1", "--conn-id", "dwh", "--as", "not-sent", "--reason", "asked them"],
 )
+FUNCTIONS = {"list": "list_publications"}
 
 
 def names(command: Any, before: str = "") -> list[str]:
@@ -37,6 +41,11 @@ def test_one_group_which_no_other_provider_has() -> None:
         "safe-ops",
         "safe-ops plan",
         "safe-ops adopt",
+        "safe-ops publications",
+        "safe-ops publications list",
+        "safe-ops publications settle",
+        "safe-ops policies",
+        "safe-ops explain",
         "safe-ops ledger",
         "safe-ops ledger init",
         "safe-ops ledger show",
@@ -51,15 +60,23 @@ def test_airflow_has_the_commands(line: list[str]) -> None:
     from airflow.cli.cli_parser import get_parser
 
     args = get_parser().parse_args(["safe-ops", *line])
-    assert args.func.__name__ == line[1 if line[0] == "ledger" else 0]
+    name = line[1 if line[0] in ("ledger", "publications") else 0]
+    assert args.func.__name__ == FUNCTIONS.get(name, name)
 
 
 @pytest.mark.parametrize("line", COMMANDS, ids=" ".join)
 def test_the_functions_named_are_there(line: list[str]) -> None:
-    from airflow_safe_ops.cli import ledger_command, plan_command, record_command
+    from airflow_safe_ops.cli import (
+        ledger_command,
+        plan_command,
+        policies_command,
+        publication_command,
+        record_command,
+    )
 
     name = safe_ops_parser().parse_args(line).func.__name__
     modules = {"plan": plan_command, "adopt": record_command, "invalidate": record_command}
+    modules |= {"policies": policies_command, "list_publications": publication_command, "settle": publication_command}
     assert callable(getattr(modules.get(name, ledger_command), name))
 
 

@@ -57,7 +57,14 @@ def commands(text: str, program: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize(
-    ("document", "name"), [(README, "revenue_daily"), (GUIDE, "claims_daily"), (GUIDE, "partner_files")]
+    ("document", "name"),
+    [
+        (README, "revenue_daily"),
+        (GUIDE, "claims_daily"),
+        (GUIDE, "partner_files"),
+        (ROOT / "docs" / "publish.md", "partner_report"),
+        (ROOT / "docs" / "guard.md", "orders_dbt"),
+    ],
 )
 def test_code_is_quoted_from_a_dag_file(document: Path, name: str) -> None:
     assert region(name) in blocks(document, "python")
@@ -82,6 +89,18 @@ def test_every_argument_of_the_operator_is_in_the_guide() -> None:
     }
     assert set(rows) == arguments
     assert {name for name, templated in rows.items() if templated} == set(IdempotentLoadOperator.template_fields)
+
+
+def test_every_argument_of_the_publisher_is_in_its_guide() -> None:
+    from airflow_safe_ops import PublishOnceOperator
+
+    text = (ROOT / "docs" / "publish.md").read_text(encoding="utf-8")
+    section = text.partition("\n## Arguments\n")[2].partition("\n## ")[0]
+    rows = dict(re.findall(r"^\| `(\w+)`( T)? \|", section, re.MULTILINE))
+    own = inspect.signature(PublishOnceOperator.__init__).parameters.values()
+    assert set(rows) == {"conn_id", *(p.name for p in own if p.kind is p.KEYWORD_ONLY)}
+    fields = set(PublishOnceOperator.template_fields) - {"database", "hook_params"}
+    assert {name for name, templated in rows.items() if templated} == fields
 
 
 def test_defaults_in_the_guide_are_the_operators() -> None:
@@ -135,10 +154,11 @@ def test_every_command_in_the_documents_is_one_that_airflow_parses() -> None:
     }
     parser = safe_ops_parser()
     for words in used:
-        if "--conn-id" in words or words[2] == "plan":
+        if "--conn-id" in words or words[2] in ("explain", "plan"):
             parser.parse_args(words[1:])
         else:
-            assert words[2:4] in [["ledger", name] for name in ("init", "show", "prune", "invalidate")]
+            known = {"ledger": ("init", "show", "prune", "invalidate"), "publications": ("list", "settle")}
+            assert words[3] in known[words[2]]
 
 
 def safe_ops_parser() -> argparse.ArgumentParser:

@@ -39,7 +39,7 @@ def test_every_class_is_public_and_listed() -> None:
         for cls in vars(import_module(module.name)).values()
         if inspect.isclass(cls) and issubclass(cls, SafeOpsError)
     }
-    assert defined == set(errors.__all__)
+    assert defined | {"FailureClass"} == set(errors.__all__)
     assert {cls.__name__ for cls in EVERY} == defined - {"SafeOpsError"}
     assert set(errors.__all__) == {name for name in errors.__all__ if hasattr(errors, name)}
 
@@ -63,10 +63,15 @@ def test_an_error_says_what_why_and_what_to_do(cls: type[SafeOpsError]) -> None:
     assert (cls("Odd.").why, cls("Odd.").fix) == (cls.why, cls.fix)
 
 
+@pytest.mark.parametrize("cls", EVERY, ids=lambda cls: cls.__name__)
+def test_whether_it_is_terminal_follows_from_its_class(cls: type[SafeOpsError]) -> None:
+    assert cls.terminal is cls.failure.is_terminal
+
+
 def test_what_a_retry_can_heal() -> None:
     """apache/airflow#26761: a mismatch in the data is not retried like a network fault."""
-    transient = {cls.__name__ for cls in EVERY if not cls.terminal}
-    assert transient == {
+    retried = {cls.__name__ for cls in EVERY if not cls.terminal}
+    assert retried >= {
         "ClaimTimeout",
         "ClaimTooContended",
         "CommitNotConfirmed",
@@ -76,3 +81,4 @@ def test_what_a_retry_can_heal() -> None:
         "StatementFailed",
         "TargetChanged",
     }
+    assert not retried & {"AuditFailed", "ColumnContract", "EmptySource", "LedgerDenied", "PostCheckFailed"}

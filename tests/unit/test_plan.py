@@ -63,7 +63,7 @@ def test_nothing_is_written_before_everything_was_looked_at(
     first, last = (found.index(next(n for n in order if n in WRITES)) for order in (found, found[::-1]))
     assert all(name in WRITES for name in found[first : last + 1])
     assert [n for n in found[last + 1 :] if not n.startswith(AFTER)] == []
-    refusing = [step.name for step in made.steps[first:] if step.guards]
+    refusing = [step.name for step in made.steps[first:] if step.refusals]
     assert [name for name in refusing if not name.startswith(AFTER)] == []
     assert found[-2:] == ["ledger.publish", "commit"]
 
@@ -129,11 +129,11 @@ def test_the_authors_sql_runs_read_only() -> None:
 
 
 def test_what_is_declared_away_is_not_refused() -> None:
-    guarded = {s.name: len(s.guards) for s in plan(load_task()).steps}
-    free = {s.name: len(s.guards) for s in plan(load_task(on_empty="replace", on_unledgered="replace")).steps}
+    guarded = {s.name: len(s.refusals) for s in plan(load_task()).steps}
+    free = {s.name: len(s.refusals) for s in plan(load_task(on_empty="replace", on_unledgered="replace")).steps}
     assert (guarded["target.look"], free["target.look"]) == (2, 0)
     moved = plan(load_task(WEEK, **KEY, on_key_moved="move"))
-    assert next(s for s in moved.steps if s.name == "target.moved").guards == ()
+    assert next(s for s in moved.steps if s.name == "target.moved").refusals == ()
 
 
 @pytest.mark.parametrize("rule", ["CASCADE", "SET NULL", "SET DEFAULT"])

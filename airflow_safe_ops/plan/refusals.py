@@ -20,7 +20,7 @@ from airflow_safe_ops.errors import (
     TargetHasDuplicates,
     UnledgeredRows,
 )
-from airflow_safe_ops.plan.model import Facts, Guard, Samples
+from airflow_safe_ops.plan.model import Facts, Refusal, Samples
 
 
 def shown(samples: Samples) -> str:
@@ -31,10 +31,10 @@ def shown(samples: Samples) -> str:
     return f" For example: {rows}."
 
 
-def no_null_in_partition(scope: Scope) -> Guard:
+def no_null_in_partition(scope: Scope) -> Refusal:
     """No staged row has NULL in a partition column."""
 
-    def guard(facts: Facts, samples: Samples) -> SafeOpsError | None:
+    def decide(facts: Facts, samples: Samples) -> SafeOpsError | None:
         if not facts["null_in_partition"]:
             return None
         return NullInPartition(
@@ -44,13 +44,13 @@ def no_null_in_partition(scope: Scope) -> Guard:
             staged=facts["rows_staged"],
         )
 
-    return Guard(NullInPartition, guard)
+    return Refusal(NullInPartition, decide)
 
 
-def no_rows_outside(scope: Scope) -> Guard:
+def no_rows_outside(scope: Scope) -> Refusal:
     """Every staged row lies in the partition."""
 
-    def guard(facts: Facts, samples: Samples) -> SafeOpsError | None:
+    def decide(facts: Facts, samples: Samples) -> SafeOpsError | None:
         if not facts["rows_outside"]:
             return None
         counted = f"{facts['rows_outside']:,} of {facts['rows_staged']:,} staged rows"
@@ -61,59 +61,59 @@ def no_rows_outside(scope: Scope) -> Guard:
             partition=scope.key,
         )
 
-    return Guard(RowsOutsidePartition, guard)
+    return Refusal(RowsOutsidePartition, decide)
 
 
-def no_null_in_key(key: tuple[str, ...]) -> Guard:
+def no_null_in_key(key: tuple[str, ...]) -> Refusal:
     """No staged row has NULL in a key column; the refusal names the columns."""
 
-    def guard(facts: Facts, samples: Samples) -> SafeOpsError | None:
+    def decide(facts: Facts, samples: Samples) -> SafeOpsError | None:
         counts = {column: facts[f"null_key_{n}"] for n, column in enumerate(key) if facts[f"null_key_{n}"]}
         if not counts:
             return None
         named = ", ".join(f"{column} ({rows:,} rows)" for column, rows in counts.items())
         return NullInKey(f"NULL in unique_key column {named}.{shown(samples)}", columns=list(counts))
 
-    return Guard(NullInKey, guard)
+    return Refusal(NullInKey, decide)
 
 
-def no_duplicates(key: tuple[str, ...], what: str) -> Guard:
+def no_duplicates(key: tuple[str, ...], what: str) -> Refusal:
     """No key is staged twice."""
 
-    def guard(facts: Facts, samples: Samples) -> SafeOpsError | None:
+    def decide(facts: Facts, samples: Samples) -> SafeOpsError | None:
         if not facts.get("duplicate_keys"):
             return None
         return DuplicateKeys(f"{what} unique_key ({', '.join(key)}).{shown(samples)}", keys=samples)
 
-    return Guard(DuplicateKeys, guard)
+    return Refusal(DuplicateKeys, decide)
 
 
-def no_accidental_empty(key: str, table: str) -> Guard:
+def no_accidental_empty(key: str, table: str) -> Refusal:
     """No rows for a partition that has rows."""
 
-    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+    def decide(facts: Facts, _samples: Samples) -> SafeOpsError | None:
         if facts["rows_staged"] or not facts["rows_before"]:
             return None
         return EmptySource(f"The query returned no rows for {key}, where {table} has rows.", partition=key)
 
-    return Guard(EmptySource, guard)
+    return Refusal(EmptySource, decide)
 
 
-def only_ledgered_rows(scope: Scope, table: str) -> Guard:
+def only_ledgered_rows(scope: Scope, table: str) -> Refusal:
     """The partition holds no row that no recorded load wrote."""
 
-    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+    def decide(facts: Facts, _samples: Samples) -> SafeOpsError | None:
         if not facts["unledgered"]:
             return None
         return UnledgeredRows(f"{table} has rows in {scope.key} that no load in the ledger wrote.", partition=scope.key)
 
-    return Guard(UnledgeredRows, guard)
+    return Refusal(UnledgeredRows, decide)
 
 
-def no_moved_keys(key: tuple[str, ...], *, appends: bool = False) -> Guard:
+def no_moved_keys(key: tuple[str, ...], *, appends: bool = False) -> Refusal:
     """No staged key stands in another partition, nor in another slice of this one."""
 
-    def guard(facts: Facts, samples: Samples) -> SafeOpsError | None:
+    def decide(facts: Facts, samples: Samples) -> SafeOpsError | None:
         if not facts["keys_moved"]:
             return None
         return KeysMoved(
@@ -123,13 +123,13 @@ def no_moved_keys(key: tuple[str, ...], *, appends: bool = False) -> Guard:
             samples=samples,
         )
 
-    return Guard(KeysMoved, guard)
+    return Refusal(KeysMoved, decide)
 
 
-def rows_as_written(key: str, table: str, *, keeps: bool) -> Guard:
+def rows_as_written(key: str, table: str, *, keeps: bool) -> Refusal:
     """The partition holds what was staged or, where the strategy keeps rows, what was inserted and left there."""
 
-    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+    def decide(facts: Facts, _samples: Samples) -> SafeOpsError | None:
         if keeps:
             expected = facts["rows_before"] - facts.get("rows_deleted", 0) + facts.get("rows_inserted", 0)
         else:
@@ -142,13 +142,13 @@ def rows_as_written(key: str, table: str, *, keeps: bool) -> Guard:
             expected=expected,
         )
 
-    return Guard(OtherWriter, guard)
+    return Refusal(OtherWriter, decide)
 
 
-def one_row_a_key(scope: Scope, table: str) -> Guard:
+def one_row_a_key(scope: Scope, table: str) -> Refusal:
     """Every staged key stands in the partition, once."""
 
-    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+    def decide(facts: Facts, _samples: Samples) -> SafeOpsError | None:
         arrived, staged = facts["rows_arrived"], facts["rows_staged"]
         if arrived == staged:
             return None
@@ -157,27 +157,27 @@ def one_row_a_key(scope: Scope, table: str) -> Guard:
             return TargetHasDuplicates(found, found=arrived, expected=staged)
         return OtherWriter(found, found=arrived, expected=staged)
 
-    return Guard(TargetHasDuplicates, guard)
+    return Refusal(TargetHasDuplicates, decide)
 
 
-def no_copies(scope: Scope, table: str) -> Guard:
+def no_copies(scope: Scope, table: str) -> Refusal:
     """No staged key stands in the partition twice."""
 
-    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+    def decide(facts: Facts, _samples: Samples) -> SafeOpsError | None:
         there, keys = facts["rows_there"], facts["keys_there"]
         if there == keys:
             return None
         found = f"{table} holds {there:,} rows in {scope.key} for {keys:,} staged keys."
         return TargetHasDuplicates(found, found=there, expected=keys)
 
-    return Guard(TargetHasDuplicates, guard)
+    return Refusal(TargetHasDuplicates, decide)
 
 
-def checks_pass(checks: Mapping[str, Check], phase: str) -> Guard:
+def checks_pass(checks: Mapping[str, Check], phase: str) -> Refusal:
     """Every check's value satisfies its rule; all are judged, the refusal names each that failed."""
     error = AuditFailed if phase == "audit" else PostCheckFailed
 
-    def guard(facts: Facts, _samples: Samples) -> SafeOpsError | None:
+    def decide(facts: Facts, _samples: Samples) -> SafeOpsError | None:
         results = [check.judge(facts.get(fact), phase) for fact, check in checks.items()]
         facts.setdefault("checks", []).extend(results)
         failed = [result for result in results if not result.passed]
@@ -185,4 +185,4 @@ def checks_pass(checks: Mapping[str, Check], phase: str) -> Guard:
             return None
         return error(f"{'; '.join(map(str, failed))}.", failed=[result.name for result in failed], results=results)
 
-    return Guard(error, guard)
+    return Refusal(error, decide)
