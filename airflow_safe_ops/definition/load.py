@@ -114,6 +114,11 @@ class Load:
         return self.strategy == "merge"
 
     @property
+    def leaves_rows(self) -> bool:
+        """Whether rows of the partition stay that the query does not return."""
+        return self.keeps_rows and self.not_matched_by_source == "keep"
+
+    @property
     def appends(self) -> bool:
         """Whether rows are only ever added, and once."""
         return self.strategy == "append_once"

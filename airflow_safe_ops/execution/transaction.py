@@ -117,11 +117,10 @@ class DataTransaction:
             return
         for ask in step.asks:
             self._step(ask, facts)
-        keys = [columns for name, columns in task.table.unique_keys if name == broken]
-        # An index on fewer columns than the key may be broken by the staged rows themselves.
-        if any(
-            set(columns) == set(task.load.key) or (step.asks and set(columns) < set(task.load.key)) for columns in keys
-        ):
+        keys = [set(columns) for name, columns in task.table.unique_keys if name == broken]
+        # An index on fewer columns than the key may be broken by the staged rows themselves, or by rows that stay.
+        are_told_apart = bool(step.asks) and not task.load.leaves_rows
+        if any(key == set(task.load.key) or (are_told_apart and key < set(task.load.key)) for key in keys):
             what = f"Another load or writer brought a staged key to {task.table.name} ({broken})."
             raise OtherWriter(what) from error
 

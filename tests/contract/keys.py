@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from airflow_safe_ops import RowCount, TimePartition, ValuePartition
+from airflow_safe_ops import RowCount, TimePartition, ValuePartition, WholeTable
 from tests.contract.harness import D0, D1, D2, SALES_SQL, raised, run, sale
 
 if TYPE_CHECKING:
@@ -174,3 +174,25 @@ class KeysContract:
         for day in (D0, D1):
             warehouse.load_twice(day, strategy=strategy, unique_key=["day", "id"])
         assert len(warehouse.rows("sales")) == 2
+
+    def test_an_index_on_fewer_columns_than_the_key(self, warehouse: Warehouse, strategy: str) -> None:
+        """The load's key allows what the table's own index forbids: it is no other writer's fault, and never heals."""
+        options: dict[str, Any] = {"strategy": strategy, "unique_key": ["day", "id"], "on_unledgered": "replace"}
+        for held, code in (([], "SO-106"), ([sale(D2, 1, "1")], "SO-107")):
+            twice = [sale(D1, 1, "1"), *([sale(D0, 1, "2")] if not held else [])]
+            warehouse.sales(twice, held=held)
+            warehouse.execute("CREATE UNIQUE INDEX ON sales (id)")
+            days = TimePartition("day", start=D0, end=D2)
+            warehouse.refused(code, **options, partition=days)
+
+    def test_a_row_that_merge_leaves_there(self, warehouse: Warehouse, strategy: str) -> None:
+        """The index forbids it beside the staged one; a replacement, or a merge that deletes, takes it away."""
+        options: dict[str, Any] = {"unique_key": ["day", "id"], "on_unledgered": "replace", "partition": WholeTable()}
+        warehouse.sales([sale(D1, 1, "1")], held=[sale(D2, 1, "1")])
+        warehouse.execute("CREATE UNIQUE INDEX ON sales (id)")
+        sql = SALES_SQL.partition(" WHERE")[0]
+        if strategy == "merge":
+            warehouse.refused("SO-602", strategy="merge", sql=sql, **options)
+            options["not_matched_by_source"] = "delete"
+        warehouse.load_twice(strategy=strategy, sql=sql, **options)
+        assert warehouse.rows("sales") == [sale(D1, 1, "1")]
