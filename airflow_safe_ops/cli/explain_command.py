@@ -13,12 +13,12 @@ from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_safe_ops.cli.ledger_command import need_ledger, print_lines
 from airflow_safe_ops.cli.shell import say, session_of, speaks
+from airflow_safe_ops.context import database_of
 from airflow_safe_ops.errors import FailureClass, InvalidArgument, UnknownFailure
 from airflow_safe_ops.failures.classify import Verdict
 from airflow_safe_ops.failures.explain import explain as explain_text
 from airflow_safe_ops.failures.registry import use_configured
 from airflow_safe_ops.failures.rules import ADVICE
-from airflow_safe_ops.operators.connection import database_of
 from airflow_safe_ops.report.failure import failure_line, failure_text
 from airflow_safe_ops.settings import load_settings
 

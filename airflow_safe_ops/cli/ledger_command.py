@@ -9,10 +9,10 @@ from typing import Any
 from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_safe_ops.cli.shell import fail, logged, say, session_of, speaks
+from airflow_safe_ops.context import database_of
 from airflow_safe_ops.errors import NoLedger, UnknownTable
 from airflow_safe_ops.execution.session import Session
 from airflow_safe_ops.ledger.migrations import init_ledger, is_ledger_there, ledger_ddl
-from airflow_safe_ops.operators.connection import database_of
 from airflow_safe_ops.plan.model import Executor, Statement
 from airflow_safe_ops.report import ledger as report
 from airflow_safe_ops.settings import load_settings

@@ -10,9 +10,9 @@ from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_safe_ops.cli.ledger_command import need_ledger, print_lines
 from airflow_safe_ops.cli.shell import fail, logged, say, session_of, speaks
+from airflow_safe_ops.context import database_of
 from airflow_safe_ops.errors import InvalidArgument
 from airflow_safe_ops.ledger import publications
-from airflow_safe_ops.operators.connection import database_of
 from airflow_safe_ops.report import publication as report
 from airflow_safe_ops.settings import load_settings
 

@@ -12,6 +12,7 @@ from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_safe_ops.cli.ledger_command import need_ledger, print_lines
 from airflow_safe_ops.cli.shell import fail, logged, say, session_of, speaks
+from airflow_safe_ops.context import database_of
 from airflow_safe_ops.definition.grain import Grain
 from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.definition.notation import partition_from
@@ -20,7 +21,6 @@ from airflow_safe_ops.errors import InvalidArgument
 from airflow_safe_ops.execution.record import Noted, Recorder
 from airflow_safe_ops.ledger.claims import Patience
 from airflow_safe_ops.ledger.migrations import init_ledger
-from airflow_safe_ops.operators.connection import database_of
 from airflow_safe_ops.settings import load_settings
 
 _DRY = "Dry run: nothing was recorded."

@@ -176,10 +176,9 @@ class _Guard:
 
     def write(self, context: Mapping[str, Any]) -> GuardedWrite:
         """The write of this try, not begun."""
+        from airflow_safe_ops.context import database_of, run_identity
         from airflow_safe_ops.execution.guard import GuardedWrite
         from airflow_safe_ops.ledger.claims import Patience
-        from airflow_safe_ops.operators.connection import database_of
-        from airflow_safe_ops.operators.identity import run_identity
 
         task = context["task"]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.sql.operators.sql import BaseSQLOperator
 
+from airflow_safe_ops.context import run_identity
 from airflow_safe_ops.definition.checks import Check, check_from
 from airflow_safe_ops.definition.load import (
     CHOICES,
@@ -27,7 +28,6 @@ from airflow_safe_ops.definition.load import (
 from airflow_safe_ops.definition.notation import partition_from
 from airflow_safe_ops.definition.partition import Partition, TimePartition, ValuePartition, WholeTable
 from airflow_safe_ops.errors import InvalidArgument, SafeOpsError, UnsupportedConnection
-from airflow_safe_ops.operators.identity import run_identity
 from airflow_safe_ops.retry import give_policy, hand_over, use_rules
 from airflow_safe_ops.settings import load_settings
 

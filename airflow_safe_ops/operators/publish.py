@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.providers.common.sql.operators.sql import BaseSQLOperator
 
+from airflow_safe_ops.context import run_identity
 from airflow_safe_ops.definition.publication import SETTLE, Lookup, Publication, Send
 from airflow_safe_ops.errors import SafeOpsError, UnsupportedConnection
-from airflow_safe_ops.operators.identity import run_identity
 from airflow_safe_ops.publish import arguments, check_not_sent, publisher, ways_to
 from airflow_safe_ops.retry import give_policy, hand_over, use_rules
 from airflow_safe_ops.settings import load_settings

@@ -77,7 +77,7 @@ def publish_once(
     :return: how it came to be there, how often it was sent, and the outcome
     :raises SafeOpsError: it was not sent, or nobody knows; ``terminal`` says whether a retry can help
     """
-    from airflow_safe_ops.operators.connection import database_of
+    from airflow_safe_ops.context import database_of
 
     hook, dialect = database_of(conn_id)
     given = arguments(
@@ -170,8 +170,8 @@ def running() -> RunIdentity:
     """The task that runs here, or the person who calls it by hand."""
     from airflow.sdk import get_current_context
 
+    from airflow_safe_ops.context import run_identity
     from airflow_safe_ops.definition.identity import RunIdentity
-    from airflow_safe_ops.operators.identity import run_identity
     from airflow_safe_ops.settings import load_settings
 
     instance = load_settings().instance

@@ -1,11 +1,16 @@
-"""Who runs: from Airflow's context to the package's own facts."""
+"""What Airflow knows, as the package's own facts: who runs, and which database a connection leads to."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow_safe_ops.definition.identity import RunIdentity
+from airflow_safe_ops.errors import UnsupportedConnection
+from airflow_safe_ops.settings import load_settings
+
+if TYPE_CHECKING:
+    from airflow_safe_ops.sql.dialect import Dialect
 
 
 def run_identity(
@@ -38,3 +43,23 @@ def run_identity(
         instance=instance,
         params={name: redact(value, name) for name, value in (params or {}).items()},
     )
+
+
+def database_of(conn_id: str, ledger_schema: str | None = None) -> tuple[Any, Dialect]:
+    """
+    The connection's hook and the dialect of its database; nothing is connected yet.
+
+    :param ledger_schema: default: ``[safe_ops] ledger_schema``.
+    :raises UnsupportedConnection: there is no dialect for such a connection.
+    """
+    from airflow.providers.common.compat.sdk import AirflowException, BaseHook
+
+    from airflow_safe_ops.sql.dialect import dialect_for
+
+    connection = BaseHook.get_connection(conn_id)
+    try:
+        hook = connection.get_hook()
+    except AirflowException as error:
+        raise UnsupportedConnection(f"Connection {conn_id!r}: {error}.") from error
+    name = getattr(hook, "dialect_name", None) or connection.conn_type
+    return hook, dialect_for(str(name), ledger_schema or load_settings().ledger_schema)
