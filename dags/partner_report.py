@@ -14,6 +14,20 @@ from airflow.sdk import DAG, task
 
 from airflow_safe_ops import HttpReceiver, PublishOnceOperator
 
+# [START partner_report]
+DAY = "{{ macros.ds_add(ds, -1) }}"  # the day that just ended
+
+
+@task
+def report(day: str) -> dict[str, Any]:
+    """What the partner is told: small, and the same each time as long as the day's rows are."""
+    from airflow.sdk import BaseHook
+
+    sql = "SELECT count(*), sum(revenue)::text FROM mart.revenue_daily WHERE order_date = %s"
+    rows, revenue = BaseHook.get_hook("dwh").get_first(sql, parameters=(day,))
+    return {"day": day, "rows": rows, "revenue": revenue}
+
+
 with DAG(
     dag_id="partner_report",
     schedule="@daily",
@@ -22,18 +36,6 @@ with DAG(
     default_args={"retries": 3, "retry_delay": timedelta(minutes=5)},
     tags=["example"],
 ):
-    # [START partner_report]
-    DAY = "{{ macros.ds_add(ds, -1) }}"  # the day that just ended
-
-    @task
-    def report(day: str) -> dict[str, Any]:
-        """What the partner is told: small, and the same each time as long as the day's rows are."""
-        from airflow.sdk import BaseHook
-
-        sql = "SELECT count(*), sum(revenue)::text FROM mart.revenue_daily WHERE order_date = %s"
-        rows, revenue = BaseHook.get_hook("dwh").get_first(sql, parameters=(day,))
-        return {"day": day, "rows": rows, "revenue": revenue}
-
     PublishOnceOperator(
         task_id="send",
         conn_id="dwh",  # has the ledger
@@ -47,4 +49,4 @@ with DAG(
         ),
         skip_run_types=("backfill",),  # the partner wants no news of old days
     )
-    # [END partner_report]
+# [END partner_report]
