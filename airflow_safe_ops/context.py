@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import getpass
+import os
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow_safe_ops.definition.identity import RunIdentity
@@ -45,11 +47,22 @@ def run_identity(
     )
 
 
-def database_of(conn_id: str, ledger_schema: str | None = None) -> tuple[Any, Dialect]:
+def user_name() -> str:
+    """Who runs this process, for the ledger; the number of a container's user that has no name."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # the latter since Python 3.13
+        return str(os.getuid())
+
+
+def database_of(
+    conn_id: str, ledger_schema: str | None = None, *, get_hook: Callable[[], Any] | None = None
+) -> tuple[Any, Dialect]:
     """
     The connection's hook and the dialect of its database; nothing is connected yet.
 
     :param ledger_schema: default: ``[safe_ops] ledger_schema``.
+    :param get_hook: for an operator that has arguments for its hook; default: the connection's.
     :raises UnsupportedConnection: there is no dialect for such a connection.
     """
     from airflow.providers.common.compat.sdk import AirflowException, BaseHook
@@ -58,7 +71,7 @@ def database_of(conn_id: str, ledger_schema: str | None = None) -> tuple[Any, Di
 
     connection = BaseHook.get_connection(conn_id)
     try:
-        hook = connection.get_hook()
+        hook = (get_hook or connection.get_hook)()
     except AirflowException as error:
         raise UnsupportedConnection(f"Connection {conn_id!r}: {error}.") from error
     name = getattr(hook, "dialect_name", None) or connection.conn_type

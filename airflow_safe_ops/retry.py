@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_safe_ops.errors import FailureClass, InvalidRetryPolicy, SafeOpsError
 from airflow_safe_ops.failures.classify import Verdict, classify
+from airflow_safe_ops.failures.evidence import words_of
 from airflow_safe_ops.failures.registry import use_configured
 from airflow_safe_ops.failures.retries import (
     DEFAULTS,
@@ -25,7 +26,7 @@ from airflow_safe_ops.failures.retries import (
     retries_from,
     told,
 )
-from airflow_safe_ops.settings import load_settings
+from airflow_safe_ops.settings import failure_rules_text
 
 if TYPE_CHECKING:
     from airflow.sdk.definitions.retry_policy import RetryAction, RetryDecision, RetryPolicy
@@ -91,13 +92,19 @@ class SafeRetryPolicy(RetryPolicy):
         self, exception: BaseException, try_number: int, max_tries: int, context: Any | None = None
     ) -> RetryDecision:
         """
-        Decide what follows a failed try; called in the process of the task.
+        Decide what follows a failed try; called in the process of the task. It never raises.
 
         :param exception: what it raised.
         :param try_number: the try, from 1.
         :param max_tries: the last try that Airflow's ``retries`` allow a retry after.
         """
-        verdict = classified(exception)
+        try:
+            return self._decided(classified(exception), try_number, max_tries, context)
+        except Exception:
+            log.exception("SafeRetryPolicy could not decide")
+            return RetryDecision(action=RetryAction.DEFAULT, reason="The policy failed; the task's retries count.")
+
+    def _decided(self, verdict: Verdict, try_number: int, max_tries: int, context: Any | None) -> RetryDecision:
         story = _story(context, try_number, max_tries)
         failed = story.count(verdict.failure)
         story.keep(context)
@@ -129,13 +136,15 @@ class SafeRetryPolicy(RetryPolicy):
         left = max_tries + 1 - try_number
         if failed == 1 and left < how.tries - 1:
             log.warning(
-                "This task has %d retries left; SafeRetryPolicy would use %d against class %s. Raise retries.",
+                "retries=%d: SafeRetryPolicy would use %d against a failure of class %s. Raise retries.",
                 left,
                 how.tries - 1,
                 verdict.failure,
             )
         when = f"in {told(delay)}{asked}" if delay is not None else "after the task's retry_delay"
-        return RetryDecision.retry(delay, f"{kind} Try {failed + 1} of {how.tries} for this class {when}.")
+        return RetryDecision.retry(
+            delay, f"{kind} Try {failed + 1} of {min(how.tries, failed + left)} for this class {when}."
+        )
 
     def serialize(self) -> dict[str, Any]:
         """As a dict of JSON; the same for equal policies."""
@@ -176,8 +185,11 @@ class SafeRetryPolicy(RetryPolicy):
 
 
 def classified(error: BaseException) -> Verdict:
-    """The class of a failure, by the installation's rules too."""
-    use_rules(load_settings().failure_rules)
+    """The class of a failure, by the installation's rules too; nothing that is wrong with those hides the failure."""
+    try:
+        use_rules(failure_rules_text())
+    except Exception:
+        log.exception("[safe_ops] failure_rules cannot be read and is left out")
     return classify(error)
 
 
@@ -199,7 +211,7 @@ def fail_if_terminal(error: BaseException) -> None:
 
     verdict = classified(error)
     if verdict.failure.is_terminal:
-        said = str(error) if isinstance(error, SafeOpsError) else f"{_kind(verdict)} {error}"
+        said = words_of(error) if isinstance(error, SafeOpsError) else f"{_kind(verdict)} {words_of(error)}"
         raise AirflowFailException(said) from error
 
 
@@ -220,7 +232,7 @@ def hand_over(task: Any, error: BaseException) -> None:
     from airflow.providers.common.compat.sdk import AirflowFailException
 
     if not task.retry_on_failure:
-        raise AirflowFailException(str(error)) from error
+        raise AirflowFailException(words_of(error)) from error
     if getattr(task, "retry_policy", None) is None:
         fail_if_terminal(error)
 
@@ -282,16 +294,23 @@ def _story(context: Any | None, try_number: int, max_tries: int) -> _Story:
     first = 1 if retries is None else max(1, max_tries - int(retries) + 1)
     run = context.get("dag_run") if context else None
     series = f"{getattr(run, 'clear_number', 0) or 0}.{first}"
-    began = getattr(ti, "start_date", None) or datetime.now(UTC)
+    began = _began(getattr(ti, "start_date", None)) or datetime.now(UTC)
     names = ("dag_id", "task_id", "run_id", "map_index")
     seed = "|".join(str(getattr(ti, name, "")) for name in names)
     before = max(0, try_number - first)
     kept = _kept(context)
     if kept and kept.get("series") == series:
-        counts = {str(name): int(n) for name, n in kept["counts"].items()}
-        return _Story(series, min(began, datetime.fromisoformat(kept["began"])), counts, seed)
+        try:
+            told = {str(FailureClass(name)): max(0, int(n)) for name, n in kept["counts"].items()}
+            return _Story(series, min(began, datetime.fromisoformat(kept["began"])), told, seed)
+        except Exception:
+            log.warning("the kept count of failed tries cannot be read; it begins anew", exc_info=True)
     counts = {} if _store(context) is not None else dict.fromkeys(map(str, FailureClass), before)
     return _Story(series, began, counts, seed)
+
+
+def _began(start: Any) -> datetime | None:
+    return start if isinstance(start, datetime) and start.tzinfo is not None else None
 
 
 def _kept(context: Any | None) -> dict[str, Any] | None:

@@ -7,12 +7,14 @@ import os
 import re
 from collections.abc import Mapping
 from configparser import InterpolationError
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from airflow_safe_ops.errors import InvalidPolicyException, InvalidPolicySetting, SafeOpsError
+from airflow_safe_ops.errors import InvalidArgument, InvalidPolicyException, InvalidPolicySetting, SafeOpsError
 
 SECTION = "safe_ops"
+_LONGEST = 2_000_000  # seconds; PostgreSQL counts milliseconds in 31 bits
 
 
 @dataclass(frozen=True)
@@ -38,17 +40,54 @@ class Settings:
 
 
 def load_settings() -> Settings:
-    """The settings as Airflow's configuration has them now."""
-    from airflow.providers.common.compat.sdk import conf
+    """
+    The settings as Airflow's configuration has them now.
 
+    :raises InvalidArgument: one of them is not usable.
+    """
     default = Settings()
     return Settings(
-        ledger_schema=conf.get(SECTION, "ledger_schema", fallback=default.ledger_schema),
-        lock_timeout=conf.getfloat(SECTION, "lock_timeout", fallback=default.lock_timeout),
-        claim_grace=max(1.0, conf.getfloat(SECTION, "claim_grace", fallback=default.claim_grace)),
-        log_samples=conf.getboolean(SECTION, "log_samples", fallback=default.log_samples),
-        instance=conf.get(SECTION, "instance", fallback=default.instance),
-        failure_rules=conf.get(SECTION, "failure_rules", fallback=default.failure_rules),
+        ledger_schema=_text("ledger_schema") or default.ledger_schema,
+        lock_timeout=_seconds("lock_timeout", default.lock_timeout),
+        claim_grace=max(1.0, _seconds("claim_grace", default.claim_grace)),
+        log_samples=_yes_or_no("log_samples", default=default.log_samples),
+        instance=_text("instance"),
+        failure_rules=failure_rules_text(),
+    )
+
+
+def failure_rules_text() -> str:
+    """
+    The installation's rules as they are written: a ``%`` in a message means itself.
+
+    Read alone, since a task that failed asks for them: what is wrong with other settings must not hide its error.
+    """
+    from airflow.providers.common.compat.sdk import conf
+
+    return str(conf.get(SECTION, "failure_rules", fallback="", raw=True) or "").strip()
+
+
+def _seconds(option: str, default: float) -> float:
+    given = _text(option)
+    with suppress(ValueError):
+        seconds = float(given or default)
+        if 0 <= seconds <= _LONGEST:
+            return seconds
+    raise _unusable(option, given, f"It takes seconds, a number from 0 to {_LONGEST:,}")
+
+
+def _yes_or_no(option: str, *, default: bool) -> bool:
+    given = _text(option).lower()
+    if given in ("", "t", "true", "1", "f", "false", "0"):
+        return given in ("t", "true", "1") if given else default
+    raise _unusable(option, given, "It takes True or False")
+
+
+def _unusable(option: str, given: str, takes: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"[safe_ops] {option} = {given!r} cannot be used. {takes}.",
+        fix="Correct it in section [safe_ops] of Airflow's configuration, or its variable "
+        f"AIRFLOW__SAFE_OPS__{option.upper()}.",
     )
 
 
@@ -125,9 +164,11 @@ def _misspelt() -> list[SafeOpsError]:
     from airflow.providers.common.compat.sdk import conf
 
     known = [*(f"policy_{rule}" for rule in POLICY_RULES), "policy_exceptions"]
-    prefix = f"AIRFLOW__{SECTION.upper()}__"  # before Airflow 3.2 getsection leaves these out
+    prefix = f"AIRFLOW__{SECTION.upper()}__"
     variables = (name.removeprefix(prefix).lower() for name in os.environ if name.startswith(prefix))
-    options = dict.fromkeys((*(conf.getsection(SECTION) or ()), *variables))
+    # Names only: getsection reads the values too, and one % in a reason makes it fail.
+    written = conf.options(SECTION) if conf.has_section(SECTION) else ()
+    options = dict.fromkeys((*written, *variables))
     given = [option for option in options if option.startswith("policy")]
     allowed = f"Options are {', '.join(known)}; this one is left out."
     return [_invalid(option, "…", allowed) for option in given if option not in known]

@@ -18,7 +18,7 @@ with DAG(
     schedule="@daily",
     start_date=pendulum.datetime(2026, 1, 2, tz="UTC"),
     catchup=False,
-    default_args={"retries": 3, "retry_delay": timedelta(minutes=5)},
+    default_args={"retries": 5, "retry_delay": timedelta(minutes=5)},
     tags=["example"],
 ):
     # [START claims_daily]

@@ -7,13 +7,11 @@ The guide quotes this file.
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pendulum
 from airflow.providers.standard.operators.bash import BashOperator
 from airflow.sdk import DAG
 
-from airflow_safe_ops import NoDuplicates, RowCount, TimePartition, guard
+from airflow_safe_ops import NoDuplicates, RowCount, SafeRetryPolicy, TimePartition, guard
 
 # [START orders_dbt]
 DAY = TimePartition("order_date", grain="day", timezone="America/New_York")
@@ -23,12 +21,13 @@ with DAG(
     schedule="0 6 * * *",
     start_date=pendulum.datetime(2026, 1, 1, tz="America/New_York"),
     catchup=False,
-    default_args={"retries": 3, "retry_delay": timedelta(minutes=5)},
+    default_args={"retries": 5, "retry_policy": SafeRetryPolicy()},
+    user_defined_macros={"day": DAY},  # writer and guard take their dates from one place
     tags=["example"],
 ):
     BashOperator(
         task_id="orders",
-        bash_command="dbt run --select orders --vars '{run_date: {{ macros.ds_add(ds, -1) }}}'",
+        bash_command="dbt run --select orders --vars '{run_date: {{ day.start_of(dag_run) }}}'",
         **guard(
             "dwh",
             "mart.orders",

@@ -18,7 +18,7 @@ with DAG(
     schedule=None,
     start_date=pendulum.datetime(2026, 1, 1, tz="UTC"),
     params={"file": Param("eu/2026-01-01.csv", type="string", minLength=1)},
-    default_args={"retries": 3, "retry_delay": timedelta(minutes=5)},
+    default_args={"retries": 5, "retry_delay": timedelta(minutes=5)},
     tags=["example"],
 ):
     # [START partner_files]

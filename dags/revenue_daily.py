@@ -23,7 +23,7 @@ with DAG(
     start_date=pendulum.datetime(2026, 1, 2, tz=NEW_YORK),
     catchup=False,
     max_active_runs=3,
-    default_args={"retries": 3, "retry_delay": timedelta(minutes=5)},
+    default_args={"retries": 5, "retry_delay": timedelta(minutes=5)},
     tags=["example"],
 ):
     IdempotentLoadOperator(

@@ -24,6 +24,8 @@ class Receiver:
     :param takes_keys: a post with an Idempotency-Key that it has seen does nothing, and gets the same answer.
     :param is_unique: a second post of one business key is answered with 409.
     :param hides: how many of the next lookups do not show yet what was posted.
+    :param says: the body of its refusals, in place of JSON.
+    :param retry_after: that header of its refusals.
     :param headers: of the newest post.
     :param will: what it does with the next posts: a status to answer without doing anything, or one of the above.
     """
@@ -31,6 +33,8 @@ class Receiver:
     takes_keys: bool = False
     is_unique: bool = False
     hides: int = 0
+    says: bytes = b""
+    retry_after: str = ""
     will: list[int | str] = field(default_factory=list)
     effects: list[tuple[str, Any]] = field(default_factory=list)
     posts: list[tuple[str, str]] = field(default_factory=list)
@@ -112,8 +116,11 @@ def receiving(**how: Any) -> Iterator[Receiver]:
                 self._say(200, {"number": 1, **there} if isinstance(there, dict) else there)
 
         def _say(self, status: int, body: Any) -> None:
-            data = json.dumps(body).encode()
+            is_refused = self.command == "POST" and status >= 400
+            data = receiver.says if is_refused and receiver.says else json.dumps(body).encode()
             self.send_response(status)
+            if is_refused and receiver.retry_after:
+                self.send_header("Retry-After", receiver.retry_after)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()

@@ -101,14 +101,15 @@ _STATE = Arg(
 )
 _PUBLICATIONS_LIMIT = Arg(
     ("--limit",),
-    help="Show the last N publications (default: 100; 0: all)",
+    help="Show the last N publications (default: 100; 0: all; of thousands, --output plain is the fastest)",
     type=positive_int(allow_zero=True),
     default=100,
 )
 _SETTLED_AS = Arg(
     ("--as",),
     dest="settled_as",
-    help="done: the receiver has it, it is never sent again. not-sent: it has not, the next try sends it",
+    help="done: the receiver has it, it is never sent again. not-sent: it has not, the next try sends it, unless a "
+    "lookup finds it there",
     choices=("done", "not-sent"),
     required=True,
 )
@@ -147,7 +148,8 @@ _PUBLICATION_COMMANDS = (
         help="Say whether a publication was sent",
         description=(
             "For one that is undecided: ask the receiver, then record what it said. done is never sent again; "
-            "not-sent is sent by the next try, with a new Idempotency-Key. Waits for a task that publishes it now."
+            "not-sent is sent by the next try, with a new Idempotency-Key. A lookup that finds it keeps it from that: "
+            "have the receiver drop it first, or use a new key. Waits for a task that publishes it now."
         ),
         func=lazy_load_command(f"{_PUBLICATION}.settle"),
         args=(_KEY, _CONN_ID, _RECEIVER, _SETTLED_AS, _HOW_KNOWN, _SCHEMA, ARG_VERBOSE),

@@ -20,7 +20,7 @@ from airflow_safe_ops.failures.explain import explain as explain_text
 from airflow_safe_ops.failures.registry import use_configured
 from airflow_safe_ops.failures.rules import ADVICE
 from airflow_safe_ops.report.failure import failure_line, failure_text
-from airflow_safe_ops.settings import load_settings
+from airflow_safe_ops.settings import failure_rules_text
 
 # A pasted name imports nothing but these.
 _KNOWN = (
@@ -35,7 +35,7 @@ def explain(args: Namespace) -> None:
     """Of which class, what it means, what will happen, what to do."""
     if (args.text is None) == (args.run is None):
         raise InvalidArgument("Give the text of an error, or --run DAG RUN TASK with --conn-id.")
-    use_configured(load_settings().failure_rules)
+    use_configured(failure_rules_text())
     text, facts = (_pasted(args.text), {}) if args.run is None else _recorded(args)
     verdict = explain_text(text, class_named)
     if facts.get("class"):

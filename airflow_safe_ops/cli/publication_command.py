@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from argparse import Namespace
 from typing import Any
 
@@ -10,11 +9,13 @@ from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_safe_ops.cli.ledger_command import need_ledger, print_lines
 from airflow_safe_ops.cli.shell import fail, logged, say, session_of, speaks
-from airflow_safe_ops.context import database_of
+from airflow_safe_ops.context import database_of, user_name
 from airflow_safe_ops.errors import InvalidArgument
 from airflow_safe_ops.ledger import publications
 from airflow_safe_ops.report import publication as report
 from airflow_safe_ops.settings import load_settings
+
+_NOT_SENT = "intended: the next try sends it, unless a lookup finds it there (drop it there first, or use a new key)"
 
 
 @suppress_logs_and_warning
@@ -60,7 +61,7 @@ def settle(args: Namespace) -> None:
             if not rows:
                 fail(f"The ledger knows no publication {args.key!r} of receiver {receiver!r}.")
             publications.settle(
-                tx, sql, receiver, args.key, done=args.settled_as == "done", reason=args.reason, by=getpass.getuser()
+                tx, sql, receiver, args.key, done=args.settled_as == "done", reason=args.reason, by=user_name()
             )
-    state = "done: it is not sent again" if args.settled_as == "done" else "intended: the next try sends it"
+    state = "done: it is not sent again" if args.settled_as == "done" else _NOT_SENT
     print(f"{args.key!r} was {rows[0]['state']} and is {state}.")

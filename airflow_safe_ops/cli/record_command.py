@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_safe_ops.cli.ledger_command import need_ledger, print_lines
 from airflow_safe_ops.cli.shell import fail, logged, say, session_of, speaks
-from airflow_safe_ops.context import database_of
+from airflow_safe_ops.context import database_of, user_name
 from airflow_safe_ops.definition.grain import Grain
 from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.definition.notation import partition_from
@@ -70,7 +69,7 @@ def _recorder(args: Namespace, doing: str) -> Iterator[Recorder]:
         task_id=doing,
         run_id=f"cli__{datetime.now(UTC).isoformat()}",
         run_type="cli",
-        user=getpass.getuser(),
+        user=user_name(),
         instance=settings.instance,
     )
     patience = Patience(settings.lock_timeout, settings.claim_grace)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from airflow_safe_ops.definition.checks import Aggregate, Check
+from airflow_safe_ops.definition.load import OnEmpty
 from airflow_safe_ops.definition.partition import Partition, TimePartition
 from airflow_safe_ops.errors import InvalidArgument
 
@@ -21,17 +22,20 @@ class GuardedTarget:
     :param partition: the part of it that one run owns.
     :param on_repeat: the partition holds rows before the writer starts: ``fail``, ``allow``, or ``clean_up``, which
         deletes them first.
+    :param on_empty: the writer leaves no row where there were some: ``fail`` or ``replace``.
     :param post_checks: checks on the partition after the writer has ended.
     """
 
     table: str
     partition: Partition
     on_repeat: OnRepeat = "fail"
+    on_empty: OnEmpty = "fail"
     post_checks: tuple[Check, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.on_repeat not in get_args(OnRepeat):
-            raise InvalidArgument(f"on_repeat={self.on_repeat!r} is not one of {', '.join(get_args(OnRepeat))}.")
+        for name, words in (("on_repeat", get_args(OnRepeat)), ("on_empty", get_args(OnEmpty))):
+            if getattr(self, name) not in words:
+                raise InvalidArgument(f"{name}={getattr(self, name)!r} is not one of {', '.join(words)}.")
         if self.on_repeat == "fail" and isinstance(self.partition, TimePartition) and self.partition.lookback:
             raise InvalidArgument(
                 'lookback needs on_repeat="clean_up" or "allow".',

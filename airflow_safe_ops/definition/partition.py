@@ -89,6 +89,35 @@ class TimePartition:
         texts = ("column", "grain", "timezone", "period", "start", "end")
         return replace(self, **{n: render(v) for n in texts if isinstance(v := getattr(self, n), str)})
 
+    def start_of(self, run: Any) -> str:
+        """
+        Where the period of a run begins, for templates of writers that are not ours.
+
+        With ``user_defined_macros={"day": DAY}`` on the DAG, ``{{ day.start_of(dag_run) }}`` is where that begins
+        which a load or a guard of ``DAY`` owns in that run.
+
+        :param run: Airflow's ``dag_run``.
+        :return: a date for whole days, else a moment with the offset of ``timezone``, both as ISO text.
+        """
+        return self._bounds_of(run)[0]
+
+    def end_of(self, run: Any) -> str:
+        """The first moment after it; see :meth:`start_of`."""
+        return self._bounds_of(run)[1]
+
+    def _bounds_of(self, run: Any) -> tuple[str, str]:
+        tz = zone(self.timezone)
+        dates = RunIdentity(
+            logical_date=run.logical_date,
+            data_interval_start=run.data_interval_start,
+            data_interval_end=run.data_interval_end,
+            partition_date=getattr(run, "partition_date", None),
+        )
+        start, end = self._period(dates, tz)
+        for _ in range(self.lookback):
+            start = preceding(start, self.grain, tz)
+        return _day_or_moment(start, tz), _day_or_moment(end, tz)
+
     def pieces(self, grain: Grain) -> tuple[TimePartition, ...]:
         """
         An explicit range cut into grains of its zone, oldest first.
@@ -225,6 +254,11 @@ class TimePartition:
     @staticmethod
     def _shown(moment: datetime, tz: tzinfo) -> str:
         return moment.astimezone(tz).isoformat()
+
+
+def _day_or_moment(moment: datetime, tz: tzinfo) -> str:
+    local = moment.astimezone(tz)
+    return local.date().isoformat() if moment == midnight(local.date(), tz) else local.isoformat()
 
 
 @dataclass(frozen=True, init=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -13,7 +14,10 @@ from typing import Any, TypeAlias
 from airflow_safe_ops.errors import InvalidPublication
 
 _LONGEST_KEY = 512
+_LONGEST_IN_BYTES = 1024  # two of them go into one index, which takes 2,700
 _LARGEST_INTENT = 1_000_000
+_LONGEST_WAIT = timedelta(days=30).total_seconds()
+_OUTCOME, _BEGINNING = 8000, 2000
 SETTLE = 60.0
 """Seconds after a send whose answer was lost before "not there" is believed."""
 
@@ -22,20 +26,39 @@ class NotSent(Exception):
     """
     Raised by ``send``: nothing has reached the receiver. It is tried again with the same Idempotency-Key.
 
-    Raise it only where that is certain: the connection was refused, the name is not known.
+    Not where it was raised from an error that no retry heals: its class counts (``raise NotSent(…) from error``).
+    Raise it only where it is certain: the connection was refused, the name is not known.
     """
+
+
+@contextmanager
+def not_sent(*kinds: type[Exception]) -> Iterator[None]:
+    """
+    What fails in the block fails before the first byte.
+
+    :raises NotSent: from the error, by which it is classed.
+    """
+    try:
+        yield
+    except kinds as error:
+        raise NotSent(f"{type(error).__name__}: {error}") from error
 
 
 class Refused(Exception):
     """
     Raised by ``send``: the receiver answered that it did not do it; the next send has a new Idempotency-Key.
 
-    :param again: whether the same payload may be taken later (429); else the refusal is final.
+    :param again: whether the same payload may be taken later (429): a failure of class resource; else the refusal is
+        final.
+    :param retry_after: seconds that the receiver asks to wait; default: it does not say
     """
 
-    def __init__(self, said: str, *, again: bool = False) -> None:
+    def __init__(self, said: str, *, again: bool = False, retry_after: float | None = None) -> None:
         super().__init__(said)
         self.again = again
+        self.headers = wait_as_header(retry_after)
+        if again:
+            self.status_code = 429  # by it and the header the failure is classed, like an HTTP library's
 
 
 class AlreadyThere(Exception):
@@ -68,6 +91,22 @@ class Found:
         return None if self.payload is None else holds(self.payload, intent)
 
 
+def outcome_text(outcome: Any) -> str:
+    """A receiver's answer as JSON; what JSON does not have as text, and the beginning alone of what is too long."""
+    with suppress(Exception):  # whatever the author's objects raise when they are told: it was sent
+        text = json.dumps(outcome, default=str, skipkeys=True)
+        return text if len(text) <= _OUTCOME else json.dumps({"truncated": text[:_BEGINNING]})
+    with suppress(Exception):
+        return json.dumps(repr(outcome)[:_BEGINNING])
+    return json.dumps(type(outcome).__name__)
+
+
+def wait_as_header(seconds: Any) -> dict[str, str]:
+    """Seconds that a receiver asks to wait as the header that says so, up to 30 days; none where they are no number."""
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    return {"Retry-After": str(math.ceil(min(seconds, _LONGEST_WAIT)))} if is_number and seconds >= 0 else {}
+
+
 Lookup: TypeAlias = Callable[[str], Found | None]
 Send: TypeAlias = Callable[[str, Any, str], Any]
 
@@ -77,7 +116,7 @@ class Publication:
     """
     One side effect that is to happen once.
 
-    :param key: its business key: the same for every run that means the same, 1 to 512 characters.
+    :param key: its business key: the same for every run that means the same, 1 to 512 characters and 1,024 bytes.
     :param intent: what is sent, as JSON: dicts, lists, text, numbers, booleans, None. No secrets: it is kept.
     :param receiver: to whom, where one ledger serves several: keys are unique within it.
     :param idempotent: whether the receiver takes an Idempotency-Key, or for how long it keeps one.
@@ -124,10 +163,12 @@ def check_name(what: str, name: Any, *, least: int) -> None:
     """
     if not isinstance(name, str):
         raise InvalidPublication(f"{what} is {name!r}, not text.")
-    if not least <= len(name) <= _LONGEST_KEY or name != name.strip() or not name.isprintable():
+    is_seen = name == name.strip() and name.isprintable()
+    if not is_seen or not least <= len(name) <= _LONGEST_KEY or len(name.encode()) > _LONGEST_IN_BYTES:
         raise InvalidPublication(
             f"{what} is {name[:80]!r} ({len(name):,} characters).",
-            fix=f"Give {least} to {_LONGEST_KEY} characters that can be seen, without blanks at the ends.",
+            fix=f"Give {least} to {_LONGEST_KEY} characters that can be seen, without blanks at the ends, and no more "
+            f"than {_LONGEST_IN_BYTES:,} bytes.",
         )
 
 
@@ -192,30 +233,3 @@ def holds(there: Any, intent: Any) -> bool:
     if isinstance(intent, bool) or isinstance(there, bool):
         return there is intent
     return bool(there == intent)
-
-
-def judge_answer(status: int, said: str) -> None:
-    """
-    What an HTTP status says of a request that was sent; nothing for success.
-
-    What a server may still have done (5xx, 408, 425 …) is left unknown.
-
-    :param said: the answer's first words, for people.
-    :raises Refused: it was not done: 4xx, for good; 429, for now.
-    :raises AlreadyThere: 409.
-    :raises UnclearAnswerError: anything else.
-    """
-    what = f"HTTP {status} {said}".strip()
-    if 200 <= status < 300:
-        return
-    if status == 409:
-        raise AlreadyThere(what)
-    if status == 429:
-        raise Refused(what, again=True)
-    if 400 <= status < 500 and status not in (408, 425):
-        raise Refused(what)
-    raise UnclearAnswerError(what)
-
-
-class UnclearAnswerError(Exception):
-    """The receiver answered, and whether it did it cannot be told from that."""

@@ -22,8 +22,9 @@ class OtherIntent(SafeOpsError):
     failure = FailureClass.CONTRACT
     why = "One key names one side effect; a second one under the same name could not be told from a repeat."
     fix = (
-        "Give what is new a key of its own. If the recorded one must be sent anew, say so: airflow safe-ops "
-        "publications settle KEY --as not-sent, with a reason."
+        "Give what is new a key of its own. To send anew under this key, say so: airflow safe-ops publications settle "
+        "KEY --as not-sent, with a reason. A receiver that can be looked up must drop what it has first: else the "
+        "next try finds that, and sends nothing."
     )
 
 
@@ -40,7 +41,7 @@ class ReceiverHasOther(SafeOpsError):
 
 
 class PublicationUndecided(SafeOpsError):
-    """It was sent or not, and the receiver can neither be looked up nor does it take an Idempotency-Key."""
+    """It was sent or not, and neither a lookup nor an Idempotency-Key tells which."""
 
     code = "SO-724"
     failure = FailureClass.DATA
@@ -66,7 +67,8 @@ class PublicationNotSent(SafeOpsError):
 
     code = "SO-726"
     failure = FailureClass.TRANSIENT
-    fix = "It is tried again."
+    asks_cause = True
+    fix = "It is tried again, unless its cause says that this cannot help; correct that then."
 
 
 class PublicationUnknown(SafeOpsError):

@@ -46,4 +46,5 @@ class UnknownFailure(SafeOpsError):
 
     code = "SO-705"
     failure = FailureClass.CONTRACT
-    fix = 'Correct the names, or give the error\'s text instead: airflow safe-ops explain "…".'
+    why = "The names may be wrong, the task may have failed before its claim, or it publishes (publications list)."
+    fix = 'Give the error\'s text instead: airflow safe-ops explain "…".'

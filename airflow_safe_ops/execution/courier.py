@@ -6,7 +6,16 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_safe_ops.definition.publication import AlreadyThere, Found, Lookup, NotSent, Publication, Refused, Send
+from airflow_safe_ops.definition.publication import (
+    AlreadyThere,
+    Found,
+    Lookup,
+    NotSent,
+    Publication,
+    Refused,
+    Send,
+    outcome_text,
+)
 from airflow_safe_ops.errors import (
     InvalidPublication,
     LookupFailed,
@@ -17,7 +26,6 @@ from airflow_safe_ops.errors import (
     ReceiverHasOther,
     SafeOpsError,
 )
-from airflow_safe_ops.ledger.publications import outcome_text
 from airflow_safe_ops.plan.publication import Known, State, can_repeat, is_key_known, judge_found, undecided
 
 
@@ -65,9 +73,7 @@ class Courier:
         try:
             found: Any = self.lookup(self.publication.key)
         except Exception as error:
-            raise LookupFailed(
-                f"Looking up {self.publication.name} failed: {type(error).__name__}: {error}."
-            ) from error
+            raise LookupFailed(f"Looking up {self.publication.name} failed: {_said(error)}.") from error
         if found is None or isinstance(found, Found):
             return found
         raise InvalidPublication(
@@ -95,18 +101,29 @@ class Courier:
         not_sent: tuple[type[Exception], ...] = (NotSent, *self.not_sent)
         try:
             said = self.send(self.publication.key, json.loads(self.publication.text), known.idempotency_key)
-            return Answer(State.DONE, "sent", outcome_text(said))
         except not_sent as error:
-            state = State.UNKNOWN if known.in_doubt else State.INTENDED
-            return Answer(state, error=_caused(PublicationNotSent(f"{name} was not sent: {_said(error)}."), error))
+            wrong: SafeOpsError = PublicationNotSent(f"{name} was not sent: {_said(error)}.")
+            return self._did_nothing(known, State.INTENDED, _caused(wrong, error))
         except Refused as error:
-            state = State.UNKNOWN if known.in_doubt else State.REFUSED
             kind = PublicationNotSent if error.again else PublicationRefused
-            return Answer(state, error=_caused(kind(f"The receiver did not take {name}: {_said(error)}."), error))
+            wrong = kind(f"The receiver did not take {name}: {_said(error)}.")
+            return self._did_nothing(known, State.REFUSED, _caused(wrong, error))
         except AlreadyThere as error:
             return self._already_there(known, error)
         except Exception as error:  # noqa: BLE001 - whatever it is, it says nothing of the receiver
             return self._unknown(known, error)
+        return Answer(State.DONE, "sent", outcome_text(said))
+
+    def _did_nothing(self, known: Known, state: State, wrong: SafeOpsError) -> Answer:
+        """What a send that did nothing is told as: not as that where it repeats one that may have done it."""
+        if not known.in_doubt:
+            return Answer(state, error=wrong)
+        cause = wrong.__cause__
+        why = f"this send did nothing ({_said(cause)}), and an earlier one, whose answer was lost, is still open"
+        if self.lookup is None and isinstance(wrong, PublicationRefused):
+            return Answer(State.UNDECIDED, error=_caused(undecided(self.publication, why), cause))
+        wrong = PublicationUnknown(f"Whether {self.publication.name} was sent is not known: {why}.")
+        return Answer(State.UNKNOWN, error=_caused(wrong, cause))
 
     def _already_there(self, known: Known, error: AlreadyThere) -> Answer:
         """A lost reply to an earlier send looks like this, and so does another sender."""
@@ -121,8 +138,9 @@ class Courier:
         wrong = judge_found(found, self.publication)
         if wrong is None:
             return Answer(State.DONE, "found", _outcome(found))
-        state = State.REFUSED if isinstance(wrong, ReceiverHasOther) else State.UNDECIDED
-        return Answer(state, error=_caused(wrong, error))
+        if not isinstance(wrong, ReceiverHasOther):
+            return Answer(State.UNDECIDED, error=_caused(wrong, error))
+        return Answer(State.UNKNOWN if known.in_doubt else State.REFUSED, error=_caused(wrong, error))
 
     def _unknown(self, known: Known, error: Exception) -> Answer:
         name, said = self.publication.name, _said(error)
@@ -137,10 +155,14 @@ def _outcome(found: Found) -> str:
     return outcome_text(found.payload if found.outcome is None else found.outcome)
 
 
-def _caused(error: SafeOpsError, cause: BaseException) -> SafeOpsError:
+def _caused(error: SafeOpsError, cause: BaseException | None) -> SafeOpsError:
     error.__cause__ = cause
     return error
 
 
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".strip().rstrip(".:")
+def _said(error: BaseException | None) -> str:
+    try:
+        words = str(error)
+    except Exception:  # noqa: BLE001 - an error of the author's that cannot be told
+        words = ""
+    return f"{type(error).__name__}: {words}".strip().rstrip(".:")

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from airflow_safe_ops.definition.guard import GuardedTarget
 from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.definition.scope import Scope, TimeScope
-from airflow_safe_ops.errors import SafeOpsError, StatementFailed, Unfenced, WriteRepeated
+from airflow_safe_ops.errors import EmptySource, SafeOpsError, StatementFailed, Unfenced, WriteRepeated
 from airflow_safe_ops.execution import held
 from airflow_safe_ops.execution.held import ClaimLostError, HeldClaim
 from airflow_safe_ops.execution.prepare import all_columns, target_scopes
@@ -55,8 +55,9 @@ class GuardedWrite:
     _checks: Sequence[Step] = field(init=False, default=())
     _held: HeldClaim | None = field(init=False, default=None)
     _before: Recorded | None = field(init=False, default=None)
+    _found: int = field(init=False, default=0)
     _deleted: int = field(init=False, default=0)
-    _is_begun: bool = field(init=False, default=False)
+    _left: int = field(init=False, default=0)
 
     def __post_init__(self) -> None:
         self._session = self._new_session()
@@ -80,12 +81,10 @@ class GuardedWrite:
             self._session.doing("ledger")
             init_ledger(self._session, self.dialect.ledger, self.dialect.sqlstate)
             self._held = HeldClaim(self._session, self._new_claim())
-            self._held.take(self.patience)
-            self._begin_writing()
-            self._held.ensure()
+            self._held.take(self.patience, self._begin_writing)
         except BaseException as error:
             self.fail(error)
-            if isinstance(error, ConnectionLostError | ClaimLostError):
+            if isinstance(error, ConnectionLostError):
                 raise StatementFailed(
                     f"The connection was lost ({error}).", why="The writer was not started."
                 ) from error
@@ -110,6 +109,7 @@ class GuardedWrite:
             raise
         finally:
             self._session.close()
+        log.info("guarded: %s, deleted %d, %d rows now", self.scope.key, self._deleted, self._left)
 
     def fail(self, error: BaseException) -> None:
         """The writer has failed, or was not started: the claim is given back."""
@@ -171,27 +171,24 @@ class GuardedWrite:
         self._checks = check_steps(task, self.dialect.load, self.target.post_checks, staged=False)
         return task
 
-    def _begin_writing(self) -> None:
+    def _begin_writing(self, session: Session) -> None:
         """Committed before the writer starts: nothing that it does later can be undone."""
         task, sql, on_repeat = self._described, self.dialect.ledger, self.target.on_repeat
-        with self._beside() as beside, beside.transaction() as tx:
-            beside.doing("target.look")
-            uncounted = replace(task, load=replace(task.load, checksum="off"))
-            rows = int(tx.run(self.dialect.load.look_after(uncounted)).named[0]["rows_after"])
-            known = store.recorded(tx, sql, self._claim.claim.target_id, task.scope)
-            self._before = next((record for record in known if record.key == task.scope.key), None)
-            state = self._before.state if self._before else None
-            said = f"{task.table.name} holds {rows:,} rows in {task.scope.key}; the ledger has it as {state}."
-            if rows and on_repeat == "fail":
-                raise WriteRepeated(said.replace("None", "unknown"), rows=rows, state=state)
-            if rows:
-                log.info("%s", said)
-            if on_repeat == "clean_up":
-                beside.doing("target.delete")
-                self._deleted = tx.run(self.dialect.load.delete_partition(task)).rowcount
-            beside.doing("ledger.unconfirmed")
-            store.put_unconfirmed(tx, sql, self._claim.claim, task.scope)
-            self._is_begun = True
+        session.doing("target.look")
+        uncounted = replace(task, load=replace(task.load, checksum="off"))
+        self._found = int(session.run(self.dialect.load.look_after(uncounted)).named[0]["rows_after"])
+        known = store.recorded(session, sql, self._claim.claim.target_id, task.scope)
+        self._before = next((record for record in known if record.key == task.scope.key), None)
+        state = self._before.state if self._before else "unknown"
+        said = f"{task.table.name} holds {self._found:,} rows in {task.scope.key}; the ledger has it as {state}."
+        if self._found and on_repeat == "fail":
+            raise WriteRepeated(said, rows=self._found, state=state)
+        log.info("guarded: %s", said)
+        if on_repeat == "clean_up":
+            session.doing("target.delete")
+            self._deleted = session.run(self.dialect.load.delete_partition(task)).rowcount
+        session.doing("ledger.unconfirmed")
+        store.put_unconfirmed(session, sql, self._claim.claim, task.scope)
 
     def _publish(self) -> None:
         session, sql, claim = self._session, self.dialect.ledger, self._claim.claim
@@ -202,6 +199,9 @@ class GuardedWrite:
         task = all_columns(table, self.scope, claim.attempt_id)  # the writer may have added a column
         facts: Facts = {"rows_deleted": self._deleted, "checksum_of": checksum_of(task, self.dialect.name)}
         facts |= session.run(self.dialect.load.look_after(task)).named[0]
+        self._left = int(facts["rows_after"])
+        if not self._left:
+            self._judge_empty()
         for step in self._checks:
             session.doing(step.name)
             if step.statement is not None:
@@ -213,6 +213,22 @@ class GuardedWrite:
         facts["seconds"] = time.monotonic() - self._began
         session.doing(PUBLISH)
         store.confirm(session, sql, claim, self.scope, facts)
+
+    def _judge_empty(self) -> None:
+        """
+        The writer has left nothing: perhaps it wrote another partition than its guard's.
+
+        :raises EmptySource: there were rows before, and it was not declared that none may follow.
+        """
+        what = f"The writer has left no row in {self.scope.key} of {self._described.table.name}"
+        if self._found and self.target.on_empty == "fail":
+            raise EmptySource(
+                f"{what}, which held {self._found:,}.",
+                fix="Look whether it wrote another partition than its guard's, and let both take their dates from one "
+                'place. If no rows are right, declare on_empty="replace".',
+                rows=self._found,
+            )
+        log.warning("guarded: %s. Look whether it wrote another partition than its guard's", what)
 
     def _end_unfenced(self, lost: Exception) -> None:
         """
@@ -227,7 +243,7 @@ class GuardedWrite:
             with self._beside() as beside:
                 if store.outcome(beside, sql, claim.attempt_id, wait=_OUTCOME)["state"] == "published":
                     return
-                store.end_unfenced(beside, sql, claim, self.scope, unfenced, time.monotonic() - self._began)
+                self._record(beside, unfenced, is_unfenced=True)
         except Exception:
             log.warning("that the claim was lost could not be recorded", exc_info=True)
         raise unfenced from lost
@@ -243,13 +259,14 @@ class GuardedWrite:
                 beside.allow_last_words()
                 self._record(beside, error)
 
-    def _record(self, session: Session, error: BaseException) -> None:
+    def _record(self, session: Session, error: BaseException, *, is_unfenced: bool = False) -> None:
         """A writer that failed and had lost its claim too has written beside whoever has it now."""
         claim, sql, seconds = self._claim.claim, self.dialect.ledger, time.monotonic() - self._began
-        if self._is_begun and not store.is_claimed(session, sql, claim):
-            store.end_unfenced(session, sql, claim, self.scope, error, seconds)
+        counted = {"rows_deleted": self._deleted} if self._claim.is_begun else {}
+        if is_unfenced or (self._claim.is_begun and not store.is_claimed(session, sql, claim)):
+            store.end_unfenced(session, sql, claim, self.scope, error, seconds, counted)
         else:
-            store.fail(session, sql, claim, error, seconds)
+            store.fail(session, sql, claim, error, seconds, counted)
 
 
 @contextmanager

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 from airflow_safe_ops.definition.scope import overlaps
-from airflow_safe_ops.errors import InvalidArgument, SafeOpsError
+from airflow_safe_ops.errors import InvalidArgument
 from airflow_safe_ops.execution.session import ConnectionLostError, Session
 from airflow_safe_ops.ledger import claims
 from airflow_safe_ops.ledger.claims import Claim, FencedError, Patience
@@ -41,6 +41,7 @@ class HeldClaim:
 
     def __init__(self, session: Session, claim: Claim) -> None:
         self.claim = claim
+        self.is_begun = False
         self._session = session
         self._open: ExitStack | None = None
         self._over = threading.Event()
@@ -48,10 +49,12 @@ class HeldClaim:
         self._lost: Exception | None = None
         self._siblings: list[HeldClaim] = []
 
-    def take(self, patience: Patience) -> None:
+    def take(self, patience: Patience, begin: Callable[[Session], None]) -> None:
         """
-        Wait for the claim, hold it, and watch.
+        Wait for the claim, begin, hold it, and watch.
 
+        :param begin: what is committed under the claim before it is held for long; again if the claim was lost in
+            between, where it is left alone for ``claim_grace``.
         :raises ClaimTimeout: somebody else held it for longer than ``lock_timeout``.
         :raises InvalidArgument: this thread holds it already, and would wait for itself.
         """
@@ -60,11 +63,13 @@ class HeldClaim:
         self._session.doing(CLAIM)
         for _ in claims.taken(self._session, dialect, self.claim, patience):
             self._session.doing(HOLD)
-            with suppress(FencedError), ExitStack() as stack:
-                stack.enter_context(self._session.transaction())
-                self._session.run(dialect.without_time_limit())
-                claims.hold(self._session, dialect.ledger, self.claim)
-                self._open = stack.pop_all()
+            with suppress(FencedError):
+                with self._session.transaction() as tx:
+                    claims.hold(tx, dialect.ledger, self.claim)
+                    begin(self._session)
+                    tx.run(dialect.ledger.touch_claim(self.claim.attempt_id))
+                self.is_begun = True
+                self._hold()
                 break
             self._session.doing(CLAIM)
         self._siblings = _mine.__dict__.setdefault("held", [])
@@ -89,24 +94,20 @@ class HeldClaim:
         except (ConnectionLostError, FencedError) as error:
             raise ClaimLostError(str(error) or "it was taken away") from error
 
-    def ensure(self) -> None:
-        """
-        Ask whether it is held; on another thread than the watch, after it.
-
-        :raises ClaimLostError: it is not.
-        """
-        try:
-            claims.hold(self._session, self._session.dialect.ledger, self.claim)
-        except (ConnectionLostError, FencedError, SafeOpsError) as error:
-            self._lost = self._lost or error
-            raise ClaimLostError(str(error) or "it was taken away") from error
-
     def give_up(self) -> None:
         """Roll the holding transaction back, whatever state it is in."""
         self._stop_watching()
         if self._open is not None:
             with suppress(Exception), self._open:
                 raise _GiveUpError
+
+    def _hold(self) -> None:
+        self._session.doing(HOLD)
+        with ExitStack() as stack:
+            tx = stack.enter_context(self._session.transaction())
+            tx.run(self._session.dialect.without_time_limit())
+            claims.hold(tx, self._session.dialect.ledger, self.claim)
+            self._open = stack.pop_all()
 
     def _refuse_own(self) -> None:
         for other in _mine.__dict__.get("held", ()):

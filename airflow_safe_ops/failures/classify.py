@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from airflow_safe_ops.errors import FailedInTrigger, FailureClass, SafeOpsError
-from airflow_safe_ops.failures.evidence import Link, chain, names_of
+from airflow_safe_ops.failures.evidence import Link, chain, facts_of, names_of, seconds_of
 from airflow_safe_ops.failures.registry import added_rules
 from airflow_safe_ops.failures.rules import ADVICE, Rule
 from airflow_safe_ops.failures.table import RULES
@@ -24,6 +25,8 @@ _MOST_SERIOUS = (
     FailureClass.UNKNOWN,
 )
 _GROUPS = 3
+_ERRORS = 500  # of one failure, with all its groups
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,9 @@ class Verdict:
     code: str = ""
 
 
+_UNKNOWN = Verdict(FailureClass.UNKNOWN, None, "", "no rule knows this error", ADVICE[FailureClass.UNKNOWN])
+
+
 def classify(error: BaseException) -> Verdict:
     """
     Say which class a failure is of.
@@ -55,8 +61,14 @@ def classify(error: BaseException) -> Verdict:
     Asked in this order, and in each step from the outermost error inwards: rules that a user added; the package's own
     errors; the errors of a group, of which the most serious counts; codes that an error carries; names of errors;
     codes and phrases in words. An error that only holds another one (AirflowFailException) is asked last.
+
+    It never raises, so that a failure is recorded and retried whatever the error object does.
     """
-    return _classify(error, 0)
+    try:
+        return _classify(error, 0, set())
+    except Exception:
+        log.warning("an error of %s could not be read; its class is unknown", type(error), exc_info=True)
+        return _UNKNOWN
 
 
 def decide(links: Sequence[Link]) -> Verdict:
@@ -66,12 +78,12 @@ def decide(links: Sequence[Link]) -> Verdict:
         verdict = step(links)
         if verdict is not None:
             return verdict
-    return Verdict(FailureClass.UNKNOWN, None, "", "no rule knows this error", ADVICE[FailureClass.UNKNOWN])
+    return _UNKNOWN
 
 
-def _classify(error: BaseException, depth: int) -> Verdict:
-    links = chain(error)
-    verdict = by_added_rules(links) or _by_own_error(links) or _by_group(links, depth) or decide(links)
+def _classify(error: BaseException, depth: int, seen: set[int]) -> Verdict:
+    links = chain(error, seen)
+    verdict = by_added_rules(links) or _by_own_error(links) or _by_group(links, depth, seen) or decide(links)
     if verdict.retry_after is None:
         asked = next((link.retry_after for link in links if link.retry_after is not None), None)
         return replace(verdict, retry_after=asked)
@@ -96,14 +108,16 @@ def _by_own_error(links: Sequence[Link]) -> Verdict | None:
     return None
 
 
-def _by_group(links: Sequence[Link], depth: int) -> Verdict | None:
+def _by_group(links: Sequence[Link], depth: int, seen: set[int]) -> Verdict | None:
+    """Of the members that were not looked at yet: they may lead back to their group and to each other."""
     if depth >= _GROUPS:
         return None
     members = [
-        _classify(member, depth + 1)
+        _classify(member, depth + 1, seen)
         for link in links
         if isinstance(link.error, BaseExceptionGroup)
         for member in link.error.exceptions
+        if id(member) not in seen and len(seen) < _ERRORS
     ]
     return min(members, key=lambda verdict: _MOST_SERIOUS.index(verdict.failure), default=None)
 
@@ -116,11 +130,17 @@ def _found(links: Sequence[Link]) -> Iterator[Verdict]:
     coded = [rule for rule in RULES if rule.codes]
     named = [rule for rule in RULES if rule.exceptions and not rule.is_wrapper]
     for link in links:
-        yield from (_verdict(rule, link, link.codes) for rule in coded if rule.fits(link, link.codes))
+        yield from _by_codes(coded, link, link.codes)
     for link in links:
         yield from (_verdict(rule, link, ()) for rule in named if rule.fits(link, link.codes))
     for link in links:
-        yield from (_verdict(rule, link, link.said) for rule in coded if rule.fits(link, link.said))
+        yield from _by_codes(coded, link, link.said)
+
+
+def _by_codes(rules: Sequence[Rule], link: Link, codes: Sequence[str]) -> Iterator[Verdict]:
+    """The error's most exact code first, whatever rule comes first."""
+    for code in codes:
+        yield from (_verdict(rule, link, (code,)) for rule in rules if rule.fits(link, (code,)))
 
 
 def _by_asking(links: Sequence[Link]) -> Verdict | None:
@@ -140,9 +160,9 @@ def of_own(own: SafeOpsError | type[SafeOpsError]) -> Verdict:
     cls = own if isinstance(own, type) else type(own)
     name = names_of(cls)[0]
     if isinstance(own, FailedInTrigger):
-        told, seconds = own.facts, own.facts.get("retry_after")
-        retry_after = float(seconds) if isinstance(seconds, int | float) else None
-        return Verdict(own.failure, None, name, told.get("reason", ""), own.fix, retry_after, told.get("code", ""))
+        told = facts_of(own)
+        asked = seconds_of(told.get("retry_after"))
+        return Verdict(own.failure, None, name, told.get("reason", ""), own.fix, asked, told.get("code", ""))
     reason = " ".join((cls.__doc__ or "").split()).rstrip(".")
     return Verdict(own.failure, None, name, f"{own.code}: {reason}", own.fix, code=f"so:{own.code}")
 

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from airflow_safe_ops.errors import FailedInTrigger, FailureClass, InvalidFailureEvent
 from airflow_safe_ops.failures.classify import classify
+from airflow_safe_ops.failures.evidence import words_of
 
 _MARK = "safe_ops_failure"
 _WORDS = 2000
@@ -27,7 +28,7 @@ def to_event(error: BaseException) -> dict[str, Any]:
         "advice": verdict.advice,
         "code": verdict.code,
         "error": f"{type(error).__module__}.{type(error).__qualname__}",
-        "message": str(error)[:_WORDS],
+        "message": words_of(error)[:_WORDS],
         "retry_after": verdict.retry_after,
     }
 

@@ -7,9 +7,10 @@ Foreign errors are known by their names and attributes alone; no driver is impor
 from __future__ import annotations
 
 import errno
+import math
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,13 +18,13 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from airflow_safe_ops.errors import FailedInTrigger, SafeOpsError
-from airflow_safe_ops.failures.words import codes_in
+from airflow_safe_ops.failures.words import MYSQL, codes_said
 
 _LINKS = 32
 _WORDS = 4000
-_MYSQL = ("MySQLdb", "aiomysql", "asyncmy", "mysql", "pymysql")
 _BY_WORDS = ("databricks",)
 """Drivers whose errors carry their code in their words only, always in the same form."""
+_LONGEST_WAIT = 30 * 86400.0
 _RUN_CODES = ("termination_code", "result_state", "life_cycle_state")
 
 
@@ -48,10 +49,14 @@ class Link:
     retry_after: float | None = None
 
 
-def chain(error: BaseException) -> list[Link]:
-    """The error and those behind it, outermost first; bounded, and a circle ends it."""
+def chain(error: BaseException, seen: set[int] | None = None) -> list[Link]:
+    """
+    The error and those behind it, outermost first; bounded, and a circle ends it.
+
+    :param seen: the errors that were looked at already, by id; they are left out, and the new ones put in.
+    """
     links: list[Link] = []
-    seen: set[int] = set()
+    seen = set() if seen is None else seen
     waiting = [(error, True)]
     while waiting and len(links) < _LINKS:
         one, is_direct = waiting.pop(0)
@@ -60,27 +65,37 @@ def chain(error: BaseException) -> list[Link]:
         seen.add(id(one))
         links.append(link_of(one, is_direct=is_direct))
         behind = [(other, is_direct) for other in _wrapped(one)]
-        if one.__cause__ is not None:
-            behind.append((one.__cause__, is_direct))
-        elif one.__context__ is not None and not one.__suppress_context__:
-            behind.append((one.__context__, False))
+        cause, context = _get(one, "__cause__"), _get(one, "__context__")
+        if isinstance(cause, BaseException):
+            behind.append((cause, is_direct))
+        elif isinstance(context, BaseException) and not _get(one, "__suppress_context__"):
+            behind.append((context, False))
         waiting = behind + waiting
     return links
 
 
 def link_of(error: BaseException, *, is_direct: bool = True) -> Link:
     """What one error says of itself."""
-    text = ""
-    with suppress(Exception):
-        text = str(error)[:_WORDS]
-    said = codes_in(text)
-    codes = tuple(dict.fromkeys(_codes(error)))
+    text, names = words_of(error)[:_WORDS], names_of(type(error))
+    said, codes = codes_said(text, names), _all_of(_codes(error))
     if _root(error) in _BY_WORDS:
         codes, said = (*codes, *said), ()
-    names = names_of(type(error))
     if isinstance(error, FailedInTrigger):  # rules that only the worker knows see what failed there
-        names = (*names, str(error.facts.get("error", "")))
+        names = (*names, str(facts_of(error).get("error", "")))
     return Link(error, is_direct, names, codes, said, text, _retry_after(error))
+
+
+def words_of(error: BaseException) -> str:
+    """What an error says; "" where it cannot say it."""
+    with suppress(Exception):
+        return "".join(str(error))
+    return ""
+
+
+def facts_of(error: BaseException) -> Mapping[str, Any]:
+    """The facts of an error of ours; none where a subclass made none."""
+    facts = _get(error, "facts")
+    return facts if isinstance(facts, Mapping) else {}
 
 
 def names_of(cls: type) -> tuple[str, ...]:
@@ -107,12 +122,13 @@ def _wrapped(error: BaseException) -> Iterator[BaseException]:
 def _codes(error: BaseException) -> Iterator[str]:
     if isinstance(error, SafeOpsError):
         yield f"so:{error.code}"
-        yield from _sqlstate(error.facts.get("sqlstate"))
-        if isinstance(error, FailedInTrigger) and error.facts.get("code"):
-            yield str(error.facts["code"])
+        facts = facts_of(error)
+        yield from _sqlstate(facts.get("sqlstate"))
+        if isinstance(error, FailedInTrigger) and facts.get("code"):
+            yield str(facts["code"])
     root = _root(error)
     args = _tuple(_get(error, "args"))
-    if root in _MYSQL:
+    if root in MYSQL:
         yield from _number("mysql", _get(error, "errno") or (args[0] if args else None))
     for name in ("sqlstate", "pgcode"):
         yield from _sqlstate(_get(error, name))
@@ -141,7 +157,7 @@ def _system(error: BaseException) -> Iterator[str]:
         names = {value: name for name, value in vars(socket).items() if name.startswith("EAI_")}
         if isinstance(error.errno, int):
             yield f"dns:{names.get(error.errno, error.errno)}"
-    elif isinstance(error, OSError) and _root(error) not in _MYSQL and isinstance(error.errno, int):
+    elif isinstance(error, OSError) and _root(error) not in MYSQL and isinstance(error.errno, int):
         yield f"errno:{errno.errorcode.get(error.errno, error.errno)}"
 
 
@@ -171,18 +187,27 @@ def _retry_after(error: BaseException) -> float | None:
 
 
 def seconds_of(value: object, now: datetime | None = None) -> float | None:
-    """A Retry-After header, seconds or a date, as seconds from now; None where it says nothing."""
-    text = str(value or "").strip()
-    if not text:
+    """
+    A Retry-After, seconds or a date, as seconds from now; None where it says nothing.
+
+    A server may send anything: what is longer than 30 days is 30 days, what lies in the past is 0.
+    """
+    if value is None or isinstance(value, bool):
         return None
-    if text.isdigit():
-        return float(text)
     try:
-        until = parsedate_to_datetime(text)
-    except ValueError:
+        seconds = _seconds(value if isinstance(value, int | float) else str(value).strip(), now or datetime.now(UTC))
+    except OverflowError:
+        seconds = _LONGEST_WAIT
+    except (TypeError, ValueError):
         return None
-    until = until if until.tzinfo else until.replace(tzinfo=UTC)
-    return max(0.0, (until - (now or datetime.now(UTC))).total_seconds())
+    return min(max(seconds, 0.0), _LONGEST_WAIT) if math.isfinite(seconds) else None
+
+
+def _seconds(value: float | str, now: datetime) -> float:
+    with suppress(ValueError):
+        return float(value)
+    until = parsedate_to_datetime(str(value))
+    return ((until if until.tzinfo else until.replace(tzinfo=UTC)) - now).total_seconds()
 
 
 def _sqlstate(value: object) -> Iterator[str]:
@@ -193,6 +218,15 @@ def _sqlstate(value: object) -> Iterator[str]:
 def _number(kind: str, value: object, within: range = range(1, 100_000)) -> Iterator[str]:
     if isinstance(value, int) and not isinstance(value, bool) and value in within:
         yield f"{kind}:{int(value)}"
+
+
+def _all_of(codes: Iterator[str]) -> tuple[str, ...]:
+    """Each once, up to the first that cannot be read."""
+    found: dict[str, None] = {}
+    with suppress(Exception):
+        for code in codes:
+            found[code] = None
+    return tuple(found)
 
 
 def _root(error: BaseException) -> str:

@@ -46,7 +46,8 @@ def register_rule(
     :param sqlstate: five characters, or the two of a class of states.
     :param code: another code, ``kind:code``: ``mysql:1213``, ``http:503``, ``errno:ENOSPC``, ``databricks:DELTA_*``.
     :param message: a regular expression, searched in the error's words.
-    :param when: a function that gets the error and says whether it is this one. All that is given has to fit.
+    :param when: a function that gets the error and says whether it is this one; if it raises, it is not. All that is
+        given has to fit.
     :param reason: in words, for logs and the ledger.
     :param advice: what to do.
     :raises InvalidFailureRule: it is not usable, or an earlier one knows all its errors already.
@@ -90,7 +91,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
         return ()
     try:
         given = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidFailureRule(f"failure_rules is no JSON: {error}.") from error
     if not isinstance(given, list) or not all(isinstance(item, dict) for item in given):
         raise InvalidFailureRule("failure_rules is no JSON list of objects.")

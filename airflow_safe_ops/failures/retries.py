@@ -122,6 +122,10 @@ def told(span: timedelta) -> str:
     """A span in words."""
     seconds = span.total_seconds()
     for unit, length, most in (("s", 1.0, 100), ("min", 60.0, 100), ("h", 3600.0, 72)):
-        if seconds / length < most:
-            return f"{seconds / length:.2g} {unit}"
-    return f"{seconds / 86400:.3g} days"
+        if round(seconds / length) < most:
+            return f"{_plain(seconds / length)} {unit}"
+    return f"{_plain(seconds / 86400)} days"
+
+
+def _plain(number: float) -> str:
+    return f"{number:.2g}" if number < 10 else f"{round(number):,}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from fnmatch import fnmatchcase
 
 from airflow_safe_ops.errors import FailureClass
 from airflow_safe_ops.failures.evidence import Link
+
+log = logging.getLogger(__name__)
+_raised: set[str] = set()
 
 ADVICE = {
     FailureClass.TRANSIENT: "Nothing, if it passes; look at network and server if it comes again.",
@@ -37,7 +41,7 @@ class Rule:
     :param message: a regular expression that is searched in the error's words.
     :param is_direct: only the error itself, or what it was raised from; not what was being handled when it arose.
     :param is_wrapper: the error only holds another one: whatever is known of that comes first.
-    :param when: a function that says whether it is the error.
+    :param when: a function that says whether it is the error; where it raises, it is not.
     """
 
     failure: FailureClass
@@ -65,7 +69,7 @@ class Rule:
             (not self.codes or any(fnmatchcase(code, form) for form in self.codes for code in codes))
             and (not self.exceptions or any(is_named(name, form) for form in self.exceptions for name in link.names))
             and (not self.message or re.search(self.message, link.text) is not None)
-            and (self.when is None or (link.error is not None and self.when(link.error)))
+            and (self.when is None or (link.error is not None and _says_yes(self.when, link.error)))
             and not (self.is_direct and not link.is_direct)
         )
 
@@ -91,6 +95,18 @@ def is_named(name: str, form: str) -> bool:
     if not rest:
         return name.rpartition(".")[2] == form
     return name.partition(".")[0] == root and name.rpartition(".")[2] == form.rpartition(".")[2]
+
+
+def _says_yes(when: Callable[[BaseException], bool], error: BaseException) -> bool:
+    """What a user's function says; a failed load must be recorded all the same if the function fails, said once."""
+    try:
+        return bool(when(error))
+    except Exception:
+        name = f"{getattr(when, '__module__', '')}.{getattr(when, '__qualname__', type(when).__qualname__)}"
+        if name not in _raised:
+            _raised.add(name)
+            log.warning("a failure rule's function %s raised; its rule does not fit", name, exc_info=True)
+        return False
 
 
 def _any(test: Callable[[str, str], bool], value: str, forms: tuple[str, ...]) -> bool:

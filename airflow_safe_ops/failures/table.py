@@ -199,8 +199,8 @@ NAMES = (
     _named(RESOURCE, "the pool has no connection left", """
         psycopg_pool.PoolTimeout psycopg_pool.TooManyRequests sqlalchemy.TimeoutError"""),
     _named(TRANSIENT, "the connection was lost", "airflow_safe_ops.ConnectionLostError"),
-    _named(CONTRACT, "the address is wrong", """
-        httpx.UnsupportedProtocol httpx.InvalidURL httpx.TooManyRedirects requests.InvalidURL
+    _named(CONTRACT, "the address or a header is wrong", """
+        httpx.UnsupportedProtocol httpx.InvalidURL httpx.LocalProtocolError httpx.TooManyRedirects requests.InvalidURL
         requests.MissingSchema requests.InvalidSchema requests.TooManyRedirects"""),
     _named(RESOURCE, "the pool has no connection left", "httpx.PoolTimeout"),
     _named(TRANSIENT, "the network or the other side is not there", "httpx.TransportError httpx.TimeoutException"),

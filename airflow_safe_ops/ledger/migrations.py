@@ -57,6 +57,7 @@ def init_ledger(database: Database, sql: LedgerSql, sqlstate: SqlState) -> int:
     :raises SecondLedger: the database has a ledger in another schema.
     """
     for attempt in range(_TRIES):
+        version = -1
         try:
             with database.transaction() as tx:
                 version = ledger_version(tx, sql)
@@ -66,13 +67,25 @@ def init_ledger(database: Database, sql: LedgerSql, sqlstate: SqlState) -> int:
         except SafeOpsError as error:
             state = sqlstate(error.__cause__) if error.__cause__ else ""
             if state in ("42501", "25006"):
-                raise LedgerDenied(f"The ledger in schema {sql.schema!r} cannot be made: {error.what}") from error
+                raise _denied(sql.schema, version, error) from error
             if state not in _RACES or attempt == _TRIES - 1:
                 raise
             time.sleep(0.05 * (attempt + 1))
         except _GaveWayError:
             time.sleep(random.uniform(0, 0.1 * (attempt + 1)))  # noqa: S311 - two that gave way must not meet again
     raise ClaimTooContended(f"The ledger in schema {sql.schema!r} was made {_TRIES} times beside another one.")
+
+
+def _denied(schema: str, version: int, error: SafeOpsError) -> LedgerDenied:
+    """
+    What this login lacks.
+
+    :param version: the ledger's version; 0 where there is none, -1 where it could not be read.
+    """
+    said = str(error.__cause__).strip().partition("\n")[0]
+    what = {-1: "is there, and this login may not read it", 0: "is not there, and this login may not make it"}
+    stands = what.get(version, f"is at migration {version}, and this login may not bring it up to date")
+    return LedgerDenied(f"The ledger in schema {schema!r} {stands}: {said}.", schema=schema)
 
 
 class _GaveWayError(Exception):

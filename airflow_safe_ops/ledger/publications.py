@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from typing import Any
 
 from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.definition.publication import Publication
 from airflow_safe_ops.errors import SafeOpsError
+from airflow_safe_ops.ledger.text import storable
 from airflow_safe_ops.plan.model import Database, Executor
 from airflow_safe_ops.plan.publication import Known, State, needs_new_key, stays_in_doubt
 from airflow_safe_ops.sql.ledger_publication import PublicationSql
 
 _MESSAGE = 2000
-_OUTCOME = 8000
 _WHO = (
     "instance",
     "dag_id",
@@ -102,19 +101,10 @@ def settle(tx: Executor, sql: PublicationSql, receiver: str, key: str, *, done: 
     Not sent: the next send has a new Idempotency-Key, and may have another intent.
     """
     what: dict[str, Any] = {"state": str(State.DONE if done else State.INTENDED), "how": "settled" if done else None}
-    values = {**what, "outcome": None, "reason": reason[:_MESSAGE], "settled_by": by}
+    values = {**what, "outcome": None, "reason": storable(reason)[:_MESSAGE], "settled_by": by}
     if not done:
         values["idempotency_key"] = str(uuid.uuid4())
     return tx.run(sql.settle(receiver, key, values)).rowcount == 1
-
-
-def outcome_text(outcome: Any) -> str:
-    """A receiver's answer as JSON; what JSON does not have as text, and the beginning alone of what is too long."""
-    try:
-        text = json.dumps(outcome, default=str, skipkeys=True)
-    except (TypeError, ValueError, RecursionError):
-        text = json.dumps(repr(outcome)[:_MESSAGE])
-    return text if len(text) <= _OUTCOME else json.dumps({"truncated": text[:_MESSAGE]})
 
 
 def _found_out(
@@ -126,7 +116,7 @@ def _found_out(
         "outcome": outcome,
         "error_code": error and error.code,
         "error_class": error and type(error).__name__,
-        "error_message": error and str(error)[:_MESSAGE],
+        "error_message": error and storable(str(error))[:_MESSAGE],
     }
 
 

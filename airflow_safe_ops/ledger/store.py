@@ -13,7 +13,9 @@ from airflow_safe_ops.definition.identity import RunIdentity
 from airflow_safe_ops.definition.scope import Scope, TimeScope, covers, from_json, overlaps, to_json
 from airflow_safe_ops.errors import LoadCancelled, SafeOpsError
 from airflow_safe_ops.failures.classify import classify
+from airflow_safe_ops.failures.evidence import facts_of, words_of
 from airflow_safe_ops.ledger.claims import Claim, FencedError, release
+from airflow_safe_ops.ledger.text import storable
 from airflow_safe_ops.plan.model import Database, Executor, Facts, LoadTask, Recorded
 from airflow_safe_ops.sql.ledger import ATTEMPT_FACTS, LedgerSql
 
@@ -125,11 +127,17 @@ def is_claimed(database: Database, sql: LedgerSql, claim: Claim) -> bool:
 
 
 def end_unfenced(
-    database: Database, sql: LedgerSql, claim: Claim, scope: Scope, error: BaseException, seconds: float
+    database: Database,
+    sql: LedgerSql,
+    claim: Claim,
+    scope: Scope,
+    error: BaseException,
+    seconds: float,
+    counted: Facts,
 ) -> None:
     """The writer went on without its claim: whatever was recorded meanwhile, nobody knows what it left."""
     with database.transaction(lock=2.0) as tx:
-        tx.run(sql.end_attempt(claim.attempt_id, "unfenced", _failure(error, seconds)))
+        tx.run(sql.end_attempt(claim.attempt_id, "unfenced", {**_failure(error, seconds), **counted}))
         tx.run(sql.release_claim(claim.attempt_id))  # it may be there, and free
         put_unconfirmed(tx, sql, claim, scope)
 
@@ -219,32 +227,41 @@ def put_checks(tx: Executor, sql: LedgerSql, claim: Claim, results: Sequence[Che
         )
 
 
-def fail(database: Database, sql: LedgerSql, claim: Claim, error: BaseException, seconds: float | None = None) -> None:
+def fail(
+    database: Database,
+    sql: LedgerSql,
+    claim: Claim,
+    error: BaseException,
+    seconds: float | None = None,
+    counted: Facts | None = None,
+) -> None:
     """
     Record the attempt as failed, also one that never held its claim, with the checks that refused it.
 
     The claim is given back; all in a transaction of its own.
 
     :param seconds: what the try took, with its wait for the claim; None where nobody measured it.
+    :param counted: what it did all the same: of a writer whose commits are not ours.
     """
-    what = _failure(error, seconds)
+    what = {**_failure(error, seconds), **(counted or {})}
     with database.transaction(lock=2.0) as tx:
         if claim.target_id:
             tx.run(sql.start_attempt({**claim.attempt, "target_id": claim.target_id}))
         tx.run(sql.end_attempt(claim.attempt_id, "failed", what))
         tx.run(sql.release_claim(claim.attempt_id))
         if isinstance(error, SafeOpsError):
-            put_checks(tx, sql, claim, error.facts.get("results", ()))
+            put_checks(tx, sql, claim, facts_of(error).get("results", ()))
 
 
 def _failure(error: BaseException, seconds: float | None = None) -> Facts:
+    """What is kept of a failure, whatever the error object does: an attempt without it would keep its claim."""
     verdict = classify(error)
     return {
         "error_code": _code(error),
         "error_class": type(error).__name__,
-        "error_message": str(error)[:_MESSAGE],
+        "error_message": storable(words_of(error))[:_MESSAGE],
         "failure_class": str(verdict.failure),
-        "failure_reason": verdict.reason,
+        "failure_reason": storable(verdict.reason),
         **({} if seconds is None else {"seconds": seconds}),
     }
 

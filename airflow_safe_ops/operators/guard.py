@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, TypeVar
 
 from airflow_safe_ops.definition.checks import Check, check_from
 from airflow_safe_ops.definition.guard import GuardedTarget, OnRepeat
+from airflow_safe_ops.definition.load import OnEmpty
 from airflow_safe_ops.definition.notation import partition_from
 from airflow_safe_ops.definition.partition import Partition, TimePartition, ValuePartition, WholeTable
 from airflow_safe_ops.errors import InvalidArgument, SafeOpsError, Unfenced
@@ -42,6 +43,7 @@ def partition_claim(
     partition: PartitionGiven,
     *,
     on_repeat: OnRepeat = "fail",
+    on_empty: OnEmpty = "fail",
     post_checks: Sequence[Check] = (),
     lock_timeout: float | timedelta | None = None,
     context: Mapping[str, Any] | None = None,
@@ -58,6 +60,7 @@ def partition_claim(
     :param partition: the part of it that this run writes; with ``lookback`` one range over all its grains (templated)
     :param on_repeat: the partition holds rows before the writer starts: ``fail`` (default); ``clean_up`` deletes them
         first; ``allow`` if the writer itself replaces or merges
+    :param on_empty: the writer leaves no row where there were some: ``fail`` (default), after the fact, or ``replace``
     :param post_checks: checks on the partition after the writer has ended; a failed one leaves it ``unconfirmed``
     :param lock_timeout: longest wait for another load or writer, in seconds or as timedelta; 0 refuses at once;
         default ``[safe_ops] lock_timeout``, 600 seconds
@@ -73,7 +76,7 @@ def partition_claim(
         from airflow.sdk import get_current_context
 
         context = get_current_context()
-    with _Guard(conn_id, table, partition, on_repeat, post_checks, lock_timeout).around(context) as write:
+    with _Guard(conn_id, table, partition, on_repeat, on_empty, post_checks, lock_timeout).around(context) as write:
         yield write
 
 
@@ -83,6 +86,7 @@ def guarded(
     partition: PartitionGiven,
     *,
     on_repeat: OnRepeat = "fail",
+    on_empty: OnEmpty = "fail",
     post_checks: Sequence[Check] = (),
     lock_timeout: float | timedelta | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -91,7 +95,7 @@ def guarded(
 
     Safe to repeat as :func:`partition_claim` is, which has the parameters and what is raised.
     """
-    guard_of = _Guard(conn_id, table, partition, on_repeat, post_checks, lock_timeout)
+    guard_of = _Guard(conn_id, table, partition, on_repeat, on_empty, post_checks, lock_timeout)
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
@@ -128,6 +132,7 @@ def guard(
     partition: PartitionGiven,
     *,
     on_repeat: OnRepeat = "fail",
+    on_empty: OnEmpty = "fail",
     post_checks: Sequence[Check] = (),
     lock_timeout: float | timedelta | None = None,
     pre_execute: Callable[[Any], None] | None = None,
@@ -142,7 +147,7 @@ def guard(
     :param pre_execute: your own hook, called with the context once the claim is held; default None
     :param post_execute: your own hook, called with context and result before the claim is given back; default None
     """
-    declared = _Guard(conn_id, table, partition, on_repeat, post_checks, lock_timeout)
+    declared = _Guard(conn_id, table, partition, on_repeat, on_empty, post_checks, lock_timeout)
     return _Hooks(declared, pre_execute, post_execute).arguments()
 
 
@@ -155,14 +160,18 @@ class _Guard:
         table: str,
         partition: PartitionGiven,
         on_repeat: OnRepeat,
+        on_empty: OnEmpty,
         post_checks: Sequence[Check],
         lock_timeout: float | timedelta | None,
     ) -> None:
         self.conn_id, self.table, self.partition = conn_id, table, partition
-        self.on_repeat, self.post_checks = on_repeat, tuple(check_from(check) for check in post_checks)
+        self.on_repeat, self.on_empty = on_repeat, on_empty
+        self.post_checks = tuple(check_from(check) for check in post_checks)
         self.lock_timeout = lock_timeout.total_seconds() if isinstance(lock_timeout, timedelta) else lock_timeout
         is_literal = isinstance(partition, TimePartition | ValuePartition | WholeTable) or "{{" not in str(partition)
-        GuardedTarget(table, partition_from(partition) if is_literal else WholeTable(), on_repeat, self.post_checks)
+        GuardedTarget(
+            table, partition_from(partition) if is_literal else WholeTable(), on_repeat, on_empty, self.post_checks
+        )
 
     @contextmanager
     def around(self, context: Mapping[str, Any]) -> Iterator[GuardedWrite]:
@@ -193,7 +202,7 @@ class _Guard:
             declared = partition_from(render(declared))
         checks = tuple(check.rendered(render) for check in self.post_checks)
         return GuardedWrite(
-            GuardedTarget(render(self.table), declared.rendered(render), self.on_repeat, checks),
+            GuardedTarget(render(self.table), declared.rendered(render), self.on_repeat, self.on_empty, checks),
             run_identity(context, instance=settings.instance),
             hook.get_conn,
             dialect,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowSkipException
 from airflow.providers.common.sql.operators.sql import BaseSQLOperator
 
-from airflow_safe_ops.context import run_identity
+from airflow_safe_ops.context import database_of, run_identity
 from airflow_safe_ops.definition.publication import SETTLE, Lookup, Publication, Send
-from airflow_safe_ops.errors import SafeOpsError, UnsupportedConnection
+from airflow_safe_ops.errors import SafeOpsError
 from airflow_safe_ops.publish import arguments, check_not_sent, publisher, ways_to
 from airflow_safe_ops.retry import give_policy, hand_over, use_rules
 from airflow_safe_ops.settings import load_settings
@@ -19,6 +19,14 @@ from airflow_safe_ops.settings import load_settings
 if TYPE_CHECKING:
     from airflow_safe_ops.execution.publish import Publisher
     from airflow_safe_ops.publish import Receiver
+
+
+HOW = {
+    "sent": "sent",
+    "found": "the receiver had it, nothing was sent",
+    "recorded": "done before, nothing was sent",
+    "settled": "settled by a person before, nothing was sent",
+}
 
 
 class PublishOnceOperator(BaseSQLOperator):
@@ -108,7 +116,7 @@ class PublishOnceOperator(BaseSQLOperator):
         except SafeOpsError as error:
             hand_over(self, error)
             raise
-        self.log.info("%s: %s, %d sends", published.key, published.how, published.sends)
+        self.log.info("%s: %s (sends of all tries: %d)", published.key, HOW[published.how], published.sends)
         return published.as_dict()
 
     def on_kill(self) -> None:
@@ -117,19 +125,12 @@ class PublishOnceOperator(BaseSQLOperator):
             self._publisher.cancel()
 
     def _ready(self, run: Any) -> Publisher:
-        from airflow_safe_ops.sql.dialect import dialect_for
-
-        try:
-            hook = self.get_db_hook()
-        except Exception as error:
-            if any(words in str(error) for words in ("common-sql", "Unknown hook type")):
-                raise UnsupportedConnection(f"Connection {self.conn_id!r} is no SQL database: {error}") from error
-            raise
+        hook, dialect = database_of(self.conn_id or "", get_hook=self.get_db_hook)
         hook.connection  # noqa: B018 - looked up here: the worker thread only connects
         return publisher(
             self._given(),
             hook.get_conn,
-            dialect_for(hook.dialect_name, load_settings().ledger_schema),
+            dialect,
             run,
             lock_timeout=self.lock_timeout,
             seconds=self.execution_timeout.total_seconds() if self.execution_timeout else None,
@@ -152,7 +153,7 @@ class PublishOnceOperator(BaseSQLOperator):
         """Refuse at parse time what is wrong whatever a run renders."""
         ways_to(self.lookup, self.send, self.to)
         check_not_sent(self.not_sent)
-        is_rendered = [hasattr(v, "resolve") or "{{" in str(v) for v in (self.key, self.intent, self.receiver)]
+        is_rendered = [_is_rendered(value) for value in (self.key, self.intent, self.receiver)]
         Publication(
             "key" if is_rendered[0] else self.key,
             "intent" if is_rendered[1] else self.intent,
@@ -160,3 +161,16 @@ class PublishOnceOperator(BaseSQLOperator):
             False if self.idempotent is None else self.idempotent,
             self.settle,
         )
+
+
+def _is_rendered(value: Any) -> bool:
+    """Whether only a run knows it: a template, or what another task returns, however deep it stands."""
+    inner = value.values() if isinstance(value, Mapping) else value
+    if isinstance(value, Mapping | list | tuple | set):
+        try:
+            return any(map(_is_rendered, inner))
+        except RecursionError:  # it holds itself, which no run renders
+            return False
+    if isinstance(value, str):
+        return "{{" in value or "{%" in value
+    return hasattr(value, "resolve")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_safe_ops.policies.functions import written_by
+from airflow_safe_ops.policies.functions import called_by, written_by
 from airflow_safe_ops.settings import PolicySettings
 from airflow_safe_ops.sql.kinds import SqlEffect, sql_effects
 
@@ -23,9 +23,10 @@ class TaskFacts:
     :param task: the operator, mapped or not.
     :param kind: its class.
     :param effects: what its SQL does, statement by statement.
-    :param unknown: why some of its SQL cannot be read; empty where there is none or all is read.
+    :param unknown: why it is not known all that it writes; empty where there is no SQL or all is read.
     :param writes: what it writes, for people; empty where it does not write as far as is known.
     :param is_safe: it may run again.
+    :param fault: the error that reading the task ended with; empty: none.
     """
 
     task: Any
@@ -34,6 +35,7 @@ class TaskFacts:
     unknown: str = ""
     writes: str = ""
     is_safe: bool = False
+    fault: str = ""
 
     @property
     def task_id(self) -> str:
@@ -67,7 +69,7 @@ class DagFacts:
 
 
 def dag_facts(dag: Any, settings: PolicySettings) -> DagFacts:
-    """Look at each task of a DAG once."""
+    """Look at each task of a DAG once. One that cannot be read is unknown, and hides nothing of the others."""
     is_repeatable = REPEATABLE_TAG in (getattr(dag, "tags", None) or ())
     writing = settings.writing_operators
     return DagFacts(dag, tuple(_task_facts(task, dag, writing, is_repeatable) for task in dag.tasks), settings)
@@ -91,30 +93,46 @@ def is_guarded(task: Any) -> bool:
     :param task: an operator, mapped or not.
     """
     names = ("_pre_execute_hook", "pre_execute", "python_callable")
-    return any(getattr(holder, GUARD_MARK, False) for holder in (task, *(argument(task, name) for name in names)))
+    holders = (task, *(argument(task, name) for name in names))
+    return any(getattr(one, GUARD_MARK, False) for holder in holders for one in (holder, called_by(holder)))
 
 
 def _task_facts(task: Any, dag: Any, writing_operators: Collection[str], is_repeatable: bool) -> TaskFacts:
-    kind = getattr(task, "operator_class", None) if is_mapped(task) else type(task)
-    kind = kind if isinstance(kind, type) else type(task)
+    try:
+        return _read(task, dag, writing_operators, is_repeatable)
+    except Exception as error:  # noqa: BLE001 - the task's own properties run here, and may raise anything
+        kind = _kind(task)
+        fault = f"{type(error).__name__}: {' '.join(str(error).split())}"
+        is_safe = is_repeatable or getattr(kind, SAFE_MARK, False) is True
+        return TaskFacts(
+            task, kind, (), f"reading it failed with {fault}", _named(kind, writing_operators), is_safe, fault
+        )
+
+
+def _read(task: Any, dag: Any, writing_operators: Collection[str], is_repeatable: bool) -> TaskFacts:
+    kind = _kind(task)
     effects: list[SqlEffect] = []
     unknown: list[str] = []
     for text in _sql_of(task, dag, unknown.append):
         effects += sql_effects(text)
     unknown += [effect.verb for effect in effects if effect.is_unknown]
-    writes = _first(kind.__name__ for name in _names(kind) if name in writing_operators)
-    writes = writes or ", ".join(dict.fromkeys(str(effect) for effect in effects if effect.writes))
+    writes = _named(kind, writing_operators) or ", ".join(
+        dict.fromkeys(str(effect) for effect in effects if effect.writes)
+    )
     writes = writes or written_by(argument(task, "python_callable"))
     is_safe = is_repeatable or getattr(kind, SAFE_MARK, False) is True or is_guarded(task)
     return TaskFacts(task, kind, tuple(effects), ", ".join(dict.fromkeys(unknown)), writes, is_safe)
 
 
-def _names(kind: type) -> Iterator[str]:
-    return (f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__)
+def _kind(task: Any) -> type:
+    kind = getattr(task, "operator_class", None) if is_mapped(task) else None
+    return kind if isinstance(kind, type) else type(task)
 
 
-def _first(names: Iterable[str]) -> str:
-    return next(iter(names), "")
+def _named(kind: type, writing_operators: Collection[str]) -> str:
+    """The class's name where it, or one that it inherits from, is named as writing; else nothing."""
+    names = (f"{base.__module__}.{base.__qualname__}" for base in kind.__mro__)
+    return kind.__name__ if any(name in writing_operators for name in names) else ""
 
 
 def _sql_of(task: Any, dag: Any, unknown: Callable[[str], None]) -> Iterator[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
 from inspect import unwrap
 from types import CodeType
 from typing import Any
@@ -16,11 +17,21 @@ _WRITERS = frozenset(
     {"bulk_insert_rows", "bulk_load", "bulk_load_custom", "copy_expert", "insert_rows", "to_sql", "write_pandas"}
 )
 _CO_HAS_DOCSTRING = 0x4000000
-# A text that can only be a statement: a log line may begin with "Update" too.
+_NAME = r"""(?:"[^"]*"|`[^`]*`|\[[^\]]*\]|[^\s(;"`\[])+"""
+# A text that is a statement and no log line: what stands behind the table's name is SQL, or nothing stands there,
+# since code puts the rest together.
 _STATEMENT = re.compile(
-    r"\s*(insert\s+(into|overwrite)\s|merge\s+into\s|delete\s+from\s|truncate\s+table\s|update\s+\S+\s+set\s"
-    r"|copy\s+(into\s+)?\S+\s*(\([^)]*\)\s*)?from\s)",
-    re.IGNORECASE,
+    rf"""\s*(?P<verb>insert|merge|delete|truncate|update|copy)\s+(?:
+        (?:into|from|table|overwrite(?:\s+(?:table|into))?)\s+(?:only\s+)?{_NAME}(?P<rest>
+            \s*[(;] | \s+(?:(?:as\s+)?\w+\s+)?(?:values|select|where|using|set|output)\b
+            | \s+(?:with\s+\S+\s*(?:\([^)]*\)\s*)?as|default\s+values|partition\s*\(|limit\s+[\d%?:{{$]|by\s+name)
+            | \s+(?:overriding|returning|cascade|restart|continue|restrict)\b | \s+from\s+['"@]
+        )
+        | {_NAME}\s+set\s+(?P<set>[^=]*=)
+        | {_NAME}\s*(?:\([^)]*\)\s*)?from\s+(?P<source>['"@]|stdin\b|program\b)
+        | (?:(?:into|from|table|overwrite)(?:\s+(?:{_NAME}|["`\[]))? | {_NAME}\s+(?:set|(?:\([^)]*\)\s*)?from))\s*$
+    )""",
+    re.IGNORECASE | re.VERBOSE,
 )
 
 
@@ -33,8 +44,21 @@ def written_by(function: Any) -> str:
 
     :param function: a task's ``python_callable``, or anything else.
     """
-    code = getattr(unwrap(function) if callable(function) else function, "__code__", None)
+    code = getattr(unwrap(called_by(unwrap(function))), "__code__", None)
     return ", ".join(dict.fromkeys(_seen(code))) if isinstance(code, CodeType) else ""
+
+
+def called_by(function: Any) -> Any:
+    """
+    The function that a call of this ends in: what a partial holds, the ``__call__`` of an object; else itself.
+
+    :param function: anything, also what cannot be called.
+    """
+    while isinstance(function, partial):
+        function = function.func
+    if hasattr(function, "__code__") or isinstance(function, type) or not callable(function):
+        return function
+    return type(function).__call__
 
 
 def _has_docstring(code: CodeType) -> bool:
@@ -44,10 +68,25 @@ def _has_docstring(code: CodeType) -> bool:
     return not code.co_name.startswith("<")
 
 
+def _is_statement(text: str) -> bool:
+    """Whether a text is SQL. One of which code makes the rest is told from "Delete from" by its capitals, or none."""
+    found = _STATEMENT.match(text)
+    return bool(found and (any(found.group("rest", "set", "source")) or not found["verb"].istitle()))
+
+
 def _seen(code: CodeType) -> Iterator[str]:
     yield from (f"{name}()" for name in code.co_names if name in _WRITERS)
-    for constant in code.co_consts[_has_docstring(code) :]:
+    for constant in _flat(code.co_consts[_has_docstring(code) :]):
         if isinstance(constant, CodeType):
             yield from _seen(constant)
-        elif isinstance(constant, str) and _STATEMENT.match(constant):
+        elif isinstance(constant, str) and _is_statement(constant):
             yield from (str(effect) for effect in sql_effects(constant) if effect.writes)
+
+
+def _flat(constants: Iterable[Any]) -> Iterator[Any]:
+    """Constants one by one; Python keeps a list of three or more as one tuple."""
+    for constant in constants:
+        if isinstance(constant, tuple | frozenset):
+            yield from _flat(constant)
+        else:
+            yield constant

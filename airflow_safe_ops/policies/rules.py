@@ -7,18 +7,18 @@ A rule is a class: its name is the setting ``policy_<name>``, its docstring says
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import accumulate
 from typing import Any, ClassVar, Literal
 
 from airflow_safe_ops.compat import ALLOWED_RUN_TYPES, RETRY_POLICY, Feature
 from airflow_safe_ops.errors import MovingStartDate
 from airflow_safe_ops.policies.facts import DagFacts, TaskFacts, argument, is_mapped
 from airflow_safe_ops.policies.start_dates import clock_dates_of_file
-from airflow_safe_ops.sql.kinds import same_table
 
 BACKFILL = "backfill"
+_MOST_LISTED = 10
 _NOT_BACKFILLED = frozenset({"OnceTimetable", "ContinuousTimetable", "AssetTriggeredTimetable"})
 
 
@@ -73,6 +73,7 @@ class UnsafeBackfill(Rule):
     def look(self, facts: DagFacts) -> Iterator[Finding]:
         """See the class."""
         yield from _unknown(facts)
+        yield from _unread(facts)
         unsafe = [task for task in facts.tasks if task.is_unsafe]
         allowed = _run_types(facts.dag)
         if not unsafe or not _can_be_backfilled(facts.dag) or (allowed is not None and BACKFILL not in allowed):
@@ -119,8 +120,9 @@ class RetriesMissing(Rule):
     A task has retries, and a policy that knows which failures they can heal.
 
     Left alone, and said: a task with a retry policy of its own; one whose author wrote ``retries=0``; and one that
-    writes and is not safe to repeat, because a retry after a lost COMMIT would write twice. Of a mapped task Airflow
-    does not keep whether ``retries=0`` was written, so there it counts as not written.
+    writes, or of which it is not known whether it does, and that is not safe to repeat, because a retry after a lost
+    COMMIT would write twice. Of a mapped task Airflow does not keep whether ``retries=0`` was written, so there it
+    counts as not written.
     """
 
     name = "retries"
@@ -135,7 +137,8 @@ class RetriesMissing(Rule):
                 groups.setdefault(_why_left_alone(task, facts.dag), []).append(task)
         plain = groups.pop("", [])
         for why, tasks in groups.items():
-            fix = UnsafeBackfill.fix if tasks[0].is_unsafe else self.fix
+            may_write = tasks[0].is_unsafe or (tasks[0].unknown and not tasks[0].is_safe)
+            fix = UnsafeBackfill.fix if may_write else self.fix
             yield Finding(f"has tasks without retries that {why}; left alone", fix, _ids(tasks), is_note=True)
         if plain:
             count = facts.settings.default_retries
@@ -148,7 +151,8 @@ class StartDate(Rule):
 
     Told by two signs that are the same at each parse: parts of a second, which nobody writes down, and a call such
     as ``now()`` or ``days_ago()`` in the file, which tells a date that was rounded. Enforced, that DAG alone is left
-    out, where it is certain which one it is: where the ids of the file's DAGs are computed, it is only warned of.
+    out, where that is certain: where the ids of the file's DAGs are computed, or the date may have another value,
+    it is only warned of.
     """
 
     name = "start_date"
@@ -167,7 +171,7 @@ class StartDate(Rule):
             what = f"has a start date that line {dates.line_of(facts.dag_id)} of its file computes from the clock"
             if facts.dag_id in dates.dag_ids:
                 yield self._refused(facts, what, ())
-            elif dates.every_line:
+            elif dates.line_of(facts.dag_id):
                 yield Finding(f"{what}, as far as can be told", self.fix)
 
     def _refused(self, facts: DagFacts, what: str, tasks: tuple[str, ...]) -> Finding:
@@ -189,16 +193,18 @@ class SplitWrite(Rule):
     def look(self, facts: DagFacts) -> Iterator[Finding]:
         """See the class."""
         unsafe = [task for task in facts.tasks if task.is_unsafe]
-        deleting = [(task, _tables(task, "deletes")) for task in unsafe]
-        inserting = [(task, _tables(task, "inserts")) for task in unsafe]
-        pairs = product([(t, d) for t, d in deleting if d], [(t, i) for t, i in inserting if i])
-        for (one, deleted), (other, inserted) in pairs:
-            kept = {*_tables(one, "inserts"), *_tables(other, "deletes")}
-            for table in deleted:
-                if table not in kept and any(same_table(table, i) for i in inserted) and _same_place(one, other):
-                    shown = "one table" if "jinja_" in table else table
-                    what = f"deletes from {shown} in {one.task_id} and inserts into it in {other.task_id}"
-                    yield Finding(what, self.fix, (one.task_id, other.task_id))
+        inserts = _Inserts(unsafe)
+        deleting: dict[tuple[str, str], list[TaskFacts]] = {}
+        for task in unsafe:
+            for table in set(_tables(task, "deletes")).difference(_tables(task, "inserts")):
+                deleting.setdefault((table, _place(task)), []).append(task)
+        for (table, place), deleters in sorted(deleting.items()):
+            inserters = inserts.into(table, place)
+            if inserters:
+                shown = "one table" if "jinja_" in table else table
+                what = f"deletes from {shown} in {_some(deleters)} and inserts into it in {_some(inserters)}"
+                tasks = dict.fromkeys((*_ids(deleters[:_MOST_LISTED]), *_ids(inserters[:_MOST_LISTED])))
+                yield Finding(what, self.fix, tuple(tasks))
 
 
 RULES: tuple[Rule, ...] = (
@@ -219,10 +225,45 @@ def _tables(task: TaskFacts, what: Literal["deletes", "inserts"]) -> tuple[str, 
     return tuple(dict.fromkeys(effect.table for effect in task.effects if getattr(effect, what) and effect.table))
 
 
-def _same_place(one: TaskFacts, other: TaskFacts) -> bool:
-    """Whether two tasks may write the same database: their connections are not two that are known."""
-    given = {str(name) for task in (one, other) if (name := argument(task.task, "conn_id")) is not None}
-    return len(given) < 2
+class _Inserts:
+    """The tasks that insert, found by a table's name or the end of it: ``t`` and ``mart.t`` may be one table."""
+
+    def __init__(self, tasks: Sequence[TaskFacts]) -> None:
+        self._by_name: dict[str, list[TaskFacts]] = {}
+        self._by_end: dict[str, list[TaskFacts]] = {}
+        for task in tasks:
+            for table in _tables(task, "inserts"):
+                self._by_name.setdefault(table, []).append(task)
+                for end in _ends(table):
+                    self._by_end.setdefault(end, []).append(task)
+        self._deletes = {id(task): frozenset(_tables(task, "deletes")) for task in tasks}
+        self._place = {id(task): _place(task) for task in tasks}
+
+    def into(self, table: str, place: str) -> list[TaskFacts]:
+        """The tasks that insert into a table and do not delete from it themselves, each once."""
+        found = [*self._by_end.get(table, ())]
+        for end in _ends(table):
+            found += self._by_name.get(end, ())
+        return [
+            task
+            for key, task in {id(task): task for task in found}.items()
+            if table not in self._deletes[key] and (not place or self._place[key] in ("", place))
+        ]
+
+
+def _ends(table: str) -> list[str]:
+    """``a.b.c``, ``b.c``, ``c``."""
+    return list(accumulate(reversed(table.split(".")), lambda end, part: f"{part}.{end}"))
+
+
+def _place(task: TaskFacts) -> str:
+    """The connection that a task names; empty where it names none: then it may be any."""
+    given = argument(task.task, "conn_id")
+    return "" if given is None else str(given)
+
+
+def _some(tasks: list[TaskFacts]) -> str:
+    return tasks[0].task_id + (f" and {len(tasks) - 1} more" if len(tasks) > 1 else "")
 
 
 def _writes(tasks: list[TaskFacts]) -> str:
@@ -234,11 +275,19 @@ def _readable(writes: str) -> str:
 
 
 def _unknown(facts: DagFacts) -> Iterator[Finding]:
-    tasks = [task for task in facts.tasks if task.unknown and not task.writes and not task.is_safe]
+    tasks = [task for task in facts.tasks if task.unknown and not (task.writes or task.is_safe or task.fault)]
     if tasks:
         seen = ", ".join(dict.fromkeys(task.unknown for task in tasks))
         fix = "Name its class in writing_operators if it writes."
         yield Finding(f"has tasks of which it is not known whether they write: {seen}", fix, _ids(tasks), is_note=True)
+
+
+def _unread(facts: DagFacts) -> Iterator[Finding]:
+    tasks = [task for task in facts.tasks if task.fault]
+    if tasks:
+        seen = "; ".join(dict.fromkeys(task.fault for task in tasks))
+        fix = "Mend the attribute that raises this when it is read, or make an exception."
+        yield Finding(f"has tasks that cannot be looked at: {seen}", fix, _ids(tasks))
 
 
 def _can_be_backfilled(dag: Any) -> bool:
@@ -281,7 +330,9 @@ def _why_left_alone(task: TaskFacts, dag: Any) -> str:
         return "have a retry policy of their own"
     if _says_no_retries(task.task, dag):
         return "say retries=0"
-    return "are not safe to repeat, so that a retry may write twice" if task.is_unsafe else ""
+    if task.is_unsafe:
+        return "are not safe to repeat, so that a retry may write twice"
+    return "may write, which cannot be told" if task.unknown and not task.is_safe else ""
 
 
 def _says_no_retries(task: Any, dag: Any) -> bool:

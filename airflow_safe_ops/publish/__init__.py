@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Protocol
@@ -170,7 +169,7 @@ def running() -> RunIdentity:
     """The task that runs here, or the person who calls it by hand."""
     from airflow.sdk import get_current_context
 
-    from airflow_safe_ops.context import run_identity
+    from airflow_safe_ops.context import run_identity, user_name
     from airflow_safe_ops.definition.identity import RunIdentity
     from airflow_safe_ops.settings import load_settings
 
@@ -186,7 +185,7 @@ def running() -> RunIdentity:
         task_id="publish_once",
         run_id=f"python__{datetime.now(UTC).isoformat()}",
         run_type="python",
-        user=getpass.getuser(),
+        user=user_name(),
         instance=instance,
     )
 

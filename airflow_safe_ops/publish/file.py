@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from airflow_safe_ops.definition.publication import Found, Lookup, NotSent, Send
+from airflow_safe_ops.definition.publication import Found, Lookup, Send, not_sent
 from airflow_safe_ops.errors import InvalidPublication
 
 
@@ -52,20 +52,24 @@ class FileReceiver:
 
     def _look_up(self, key: str) -> Found | None:
         path = self._folder() / self._file(key)
-        if not path.exists():
+        try:
+            there = path.read_bytes()  # exists() takes what cannot be asked for what is not there
+        except FileNotFoundError:
             return None
-        there = path.read_bytes()
         return Found(same=lambda intent: there == self._bytes(intent), outcome=_told(path, len(there)))
 
     def _write(self, key: str, intent: Any, idempotency_key: str) -> dict[str, Any]:
-        folder, name = self._folder(), self._file(key)
-        part, content = folder / f".{name}.{idempotency_key}.part", self._bytes(intent)
-        try:
-            part.write_bytes(content)
-        except Exception as error:
-            with suppress(Exception):
-                part.unlink()
-            raise NotSent(f"{type(error).__name__}: {error}") from error
+        with not_sent(Exception):
+            folder, name = self._folder(), self._file(key)
+            part, content = folder / f".{name}.{idempotency_key}.part", self._bytes(intent)
+            try:
+                part.write_bytes(content)
+            except Exception as error:
+                with suppress(Exception):
+                    part.unlink()
+                if isinstance(error, FileNotFoundError):
+                    raise InvalidPublication(f"folder {self.folder!r} is not there.", fix="Make it.") from error
+                raise
         part.rename(folder / name)  # its one publisher has just looked: there is no such file
         return _told(folder / name, len(content))
 

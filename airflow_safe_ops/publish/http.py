@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from airflow_safe_ops.definition.publication import Found, Lookup, NotSent, Send, judge_answer
+from airflow_safe_ops.definition.publication import (
+    AlreadyThere,
+    Found,
+    Lookup,
+    Refused,
+    Send,
+    not_sent,
+    wait_as_header,
+)
 from airflow_safe_ops.errors import InvalidPublication
+from airflow_safe_ops.failures.evidence import seconds_of
 
 if TYPE_CHECKING:
     import httpx
@@ -29,8 +39,9 @@ class HttpReceiver:
     """
     Posts the intent as JSON with the header ``Idempotency-Key``, and looks it up by GET.
 
-    A connection that cannot be made is ``NotSent``; 2xx is done, 409 is looked up, 429 is tried again, other 4xx
-    are refused, and everything else (a lost answer, 5xx, 408, a redirect) leaves the outcome unknown.
+    What fails before the first byte, such as a connection that cannot be made, is ``NotSent``; 2xx is done, 409 is
+    looked up, 429 is tried again, after ``Retry-After`` where it says so, other 4xx are refused, and everything else
+    (a lost answer, 5xx, 408, a redirect) leaves the outcome unknown.
 
     :param url: where to post, ``https://partner.example/reports``; a path where ``http_conn_id`` has the host.
         ``{key}`` stands for the key
@@ -76,17 +87,15 @@ class HttpReceiver:
         return self._post
 
     def _post(self, key: str, intent: Any, idempotency_key: str) -> dict[str, Any]:
-        import httpx
-
-        headers = {"Idempotency-Key": idempotency_key}
-        # A request that got no connection was not sent; where it broke later, nobody knows.
-        not_sent = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol)
-        with self._client() as client:
-            try:
-                answer = client.request(self.method, _with_key(self.url, key), json=intent, headers=headers)
-            except not_sent as error:
-                raise NotSent(f"{type(error).__name__}: {error}") from error
-        judge_answer(answer.status_code, answer.text[:200])
+        with not_sent(Exception):
+            client = self._client()
+        with client:
+            with not_sent(Exception):
+                headers = {"Idempotency-Key": idempotency_key}
+                request = client.build_request(self.method, _with_key(self.url, key), json=intent, headers=headers)
+            with not_sent(*_before_the_first_byte()):
+                answer = client.send(request)
+        judge_answer(answer.status_code, answer.text[:200], _asked_to_wait(answer))
         return _told(answer)
 
     def _look_up(self, url: str, key: str) -> Found | None:
@@ -107,6 +116,52 @@ class HttpReceiver:
         if self.http_conn_id is not None:
             options = _from_connection(self.http_conn_id, self.headers)
         return httpx.Client(timeout=self.timeout, follow_redirects=False, **options)
+
+
+class UnclearAnswerError(Exception):
+    """The receiver answered, and whether it did it cannot be told from that."""
+
+    def __init__(self, said: str, retry_after: float | None = None) -> None:
+        super().__init__(said)
+        self.headers = wait_as_header(retry_after)  # as Refused has it
+
+
+def judge_answer(status: int, said: str, retry_after: float | None = None) -> None:
+    """
+    What an HTTP status says of a request that was sent; nothing for success.
+
+    What a server may still have done (5xx, 408, 425 …) is left unknown.
+
+    :param said: the answer's first words, for people.
+    :param retry_after: seconds that it asks to wait.
+    :raises Refused: it was not done: 4xx, for good; 429, for now.
+    :raises AlreadyThere: 409.
+    :raises UnclearAnswerError: anything else.
+    """
+    what = f"HTTP {status} {said}".strip()
+    if 200 <= status < 300:
+        return
+    if status == 409:
+        raise AlreadyThere(what)
+    if status == 429:
+        raise Refused(what, again=True, retry_after=retry_after)
+    if 400 <= status < 500 and status not in (408, 425):
+        raise Refused(what)
+    raise UnclearAnswerError(what, retry_after)
+
+
+def _asked_to_wait(answer: httpx.Response) -> float | None:
+    with suppress(ValueError, OverflowError):  # a header that is neither seconds nor a date says nothing
+        return seconds_of(answer.headers.get("Retry-After"))
+    return None
+
+
+def _before_the_first_byte() -> tuple[type[Exception], ...]:
+    """A request that got no connection, or cannot be written, was not sent; where it broke later, nobody knows."""
+    import httpx
+
+    no_line = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
+    return (*no_line, httpx.UnsupportedProtocol, httpx.LocalProtocolError)
 
 
 def _from_connection(conn_id: str, headers: Mapping[str, str]) -> dict[str, Any]:
@@ -133,6 +188,6 @@ def _told(answer: httpx.Response) -> dict[str, Any]:
     """What is kept of an answer."""
     try:
         body = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         body = answer.text[:_SAID]
     return {"status": answer.status_code, "body": body}

@@ -12,24 +12,13 @@ from airflow_safe_ops.failures.classify import Verdict
 from airflow_safe_ops.failures.retries import DEFAULTS, TOTAL, told
 
 WIDTH = 100
-MEANS = {
-    FailureClass.TRANSIENT: "Network, time-out, a server that goes down or fails over: time heals it.",
-    FailureClass.CONTENTION: "Deadlock, serialization, lock wait, commit conflict: the whole unit is tried again.",
-    FailureClass.RESOURCE: "Disk, quota, too many connections: time may heal it, more load makes it worse.",
-    FailureClass.LATE_INPUT: "The source is not there yet: it is waited for, not tried against.",
-    FailureClass.PERMISSION: "Login, right, certificate: a person grants it.",
-    FailureClass.CONTRACT: "Schema, statement, setting, code: a person changes it.",
-    FailureClass.DATA: "The rows are not what they must be: a person looks at them.",
-    FailureClass.CANCELLED: "Somebody or a limit stopped it.",
-    FailureClass.UNKNOWN: "No rule knows it.",
-}
 
 
 def failure_line(verdict: Verdict) -> dict[str, Any]:
     """A verdict as plain data; delays in seconds, None where the task's own delay counts."""
     return {
         "class": str(verdict.failure),
-        "means": MEANS[verdict.failure],
+        "means": verdict.failure.means,
         "reason": verdict.reason,
         "code": verdict.code or None,
         "error": verdict.error or None,
@@ -55,14 +44,14 @@ def what_happens(failure: FailureClass) -> str:
     if seconds is None or how is None:
         return "It is retried as the task says: retries, retry_delay."
     if not seconds:
-        return "The task fails at once; its retries are left unused."
+        return "With SafeRetryPolicy the task fails at once; its retries are left unused."
     times = f"{len(seconds)} time{'' if len(seconds) == 1 else 's'}"
     if seconds[0] is None:
-        return f"It is tried again {times}, after the task's retry_delay, if the task has retries."
+        return f"With SafeRetryPolicy it is tried again {times}, after the task's retry_delay, if it has retries."
     after = ", ".join(told(timedelta(seconds=s)) for s in seconds if s is not None)
     return (
-        f"It is tried again up to {times}, after {after} (each up to {how.jitter:.0%} more or less), as far as the "
-        f"task's retries go, and not later than {told(TOTAL)} after the first try began."
+        f"With SafeRetryPolicy it is tried again up to {times}, after {after} (each up to {how.jitter:.0%} more or "
+        f"less), as far as the task's retries go, and not later than {told(TOTAL)} after the first try began."
     )
 
 

@@ -74,7 +74,7 @@ def attempt_line(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def attempt_row(line: Mapping[str, Any]) -> dict[str, Any]:
     """One attempt for a table that people read."""
-    counts = {name: line[f"rows_{name}"] for name in ("read", "deleted", "inserted", "updated")}
+    counts = {name: line[f"rows_{name}"] for name in ("read", "deleted", "inserted", "updated", "after")}
     return {
         "started (UTC)": when(line["started_at"]),
         "state": line["state"],

@@ -70,8 +70,13 @@ class PublicationSql:
         return self._update(receiver, key, ", ".join(sets), values)
 
     def end(self, receiver: str, key: str, token: str, values: Mapping[str, Any]) -> Statement:
-        """What became of the send that was begun with this token; no row if somebody else has begun one since."""
-        found = self._update(receiver, key, _sets(values), values)
+        """
+        What became of the send that was begun with this token; no row if somebody else has begun one since.
+
+        ``intended``: it never left. It counts as no send, and its Idempotency-Key has no age yet.
+        """
+        never_left = ", sends = sends - 1, keyed_at = NULL" if values["state"] == "intended" else ""
+        found = self._update(receiver, key, _sets(values) + never_left, values)
         return Statement(
             f"{found.text} AND state = 'sending' AND token = CAST({bind('mine')} AS uuid)",
             {**found.binds, "mine": token},

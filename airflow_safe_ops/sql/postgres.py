@@ -28,6 +28,7 @@ from airflow_safe_ops.errors import (
     UnsupportedPartitionColumn,
     UnsupportedServer,
 )
+from airflow_safe_ops.failures.classify import classify
 from airflow_safe_ops.plan.load import CLAIM, HOLD, PUBLISH
 from airflow_safe_ops.plan.model import Executor, LoadTask, Statement, bind
 from airflow_safe_ops.plan.publication import INTENT, LOCK
@@ -170,7 +171,8 @@ class Postgres(Dialect):
         ):
             return ReferencedRows(f"The partition's rows are referenced: {said}.", sqlstate=state)
         kind = StatementRefused if state[:2] in _TERMINAL_CLASSES else StatementFailed
-        return kind(f"{doing}: {said} (SQLSTATE {state or 'none'}).", sqlstate=state, step=doing)
+        advice = classify(error).advice
+        return kind(f"{doing}: {said} (SQLSTATE {state or 'none'}).", fix=advice, sqlstate=state, step=doing)
 
     def server(self, executor: Executor) -> Server:
         """Clock, version and state of the server."""

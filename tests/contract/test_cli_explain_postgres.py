@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from airflow_safe_ops import register_rule
 from airflow_safe_ops.definition.checks import RowCount
+from airflow_safe_ops.failures.registry import forget_rules
 from tests.contract.command_line import CONN, everything
 from tests.contract.harness import D1, SALES_SQL, run, sale
 
@@ -76,3 +78,20 @@ def test_what_the_ledger_keeps_of_a_failure(failed: PostgresWarehouse) -> None:
         ("published", None, None, True),
     ]
     assert all(seconds >= 0 for (seconds,) in failed.ledger("attempt", "seconds"))
+
+
+def cannot_say(error: BaseException) -> bool:
+    """A rule's function with a fault."""
+    raise RuntimeError(str(error))
+
+
+def test_a_rule_that_fails_leaves_no_failure_unrecorded(new_postgres: PostgresWarehouse) -> None:
+    """The claim is given back, and the partition can be loaded."""
+    register_rule("contention", when=cannot_say)
+    try:
+        new_postgres.sales([sale(D1, 1, 5)])
+        new_postgres.refused("SO-109", D1, sql=SALES_SQL, audits=[RowCount(min=2)])
+        assert new_postgres.ledger("attempt", KEPT.partition(", failure_reason")[0]) == [("failed", "data")]
+        assert new_postgres.ledger("claim", "*") == []
+    finally:
+        forget_rules()

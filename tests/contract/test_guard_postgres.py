@@ -8,7 +8,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -400,24 +400,55 @@ def test_an_async_function(warehouse: PostgresWarehouse, monkeypatch: pytest.Mon
         guarded(*TARGET)(later)
 
 
-def test_a_claim_that_is_lost_while_the_guard_cleans_up(
-    warehouse: PostgresWarehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is watched from the moment it is held, and the writer is not started without it."""
+def test_a_guard_that_is_lost_while_it_cleans_up(warehouse: PostgresWarehouse) -> None:
+    """Nothing is cleaned up then, and the writer is not started."""
     warehouse.insert("sales", [sale(D1, 1, 10)])
     blocker = warehouse.database.connect(autocommit=False)
     blocker.execute("SELECT 1 FROM sales FOR UPDATE")
-    with watched(monkeypatch, 0.1), ThreadPoolExecutor(1) as other:
+    with ThreadPoolExecutor(1) as other:
         writer = other.submit(lambda: perform(on_repeat="clean_up"))
-        waiting = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%DELETE FROM%sales%' AND wait_event_type = 'Lock'"
-        assert eventually(lambda: warehouse.execute(waiting))
-        lose_the_claim(warehouse)
+        guards = (
+            "SELECT {} FROM pg_stat_activity WHERE application_name LIKE 'safe_ops % guard' AND query LIKE '%DELETE%'"
+        )
+        assert eventually(lambda: warehouse.execute(guards.format("pid") + " AND wait_event_type = 'Lock'"))
+        assert warehouse.execute(guards.format("pg_terminate_backend(pid, 5000)")) == [(True,)]
         blocker.rollback()
         with pytest.raises(SafeOpsError, match="not started"):
             writer.result(30)
-    assert warehouse.rows("sales", where=f"WHERE day = '{D1}'") == []
+    assert warehouse.rows("sales", where=f"WHERE day = '{D1}'") == [sale(D1, 1, 10)]
     perform(on_repeat="clean_up")
     assert once(warehouse)
+
+
+def test_a_writer_that_leaves_its_partition_empty(warehouse: PostgresWarehouse) -> None:
+    """It has probably written another day than its guard's: the clean-up took one day, and the other was doubled."""
+    perform()
+    other_day = APPEND.replace("{{ data_interval_start | ds }}", D2.isoformat())
+    refused = raised(lambda: perform(sql=other_day, on_repeat="clean_up"))
+    assert (refused.code, refused.facts) == ("SO-101", {"rows": 2})
+    assert state(warehouse) == [("unconfirmed", None)]
+    assert warehouse.ledger("attempt", "state, rows_deleted", "ORDER BY started_at") == [
+        ("published", 0),
+        ("failed", 2),
+    ]
+    perform(sql="SELECT 1", on_repeat="clean_up")  # nothing was there, and nothing is: it is only warned of
+    assert state(warehouse) == [("published", 0)]
+    perform(D2, sql="SELECT 1", on_repeat="clean_up", on_empty="replace")
+    assert warehouse.rows("sales") == []
+
+
+def test_templates_have_the_bounds_of_the_guards_partition() -> None:
+    """In New York's evening ``ds`` is another day already."""
+    day = TimePartition("day", timezone="America/New_York")
+    evening = datetime(2026, 3, 8, 1, 30, tzinfo=UTC)
+    dag_run = task_run(D1, logical=evening)["dag_run"]
+    dag_run.data_interval_start = dag_run.data_interval_end = evening
+    written = "{{ day.start_of(dag_run) }} {{ day.end_of(dag_run) }}"
+    context: Any = {"day": day, "dag_run": dag_run, "ds": "2026-03-08"}
+    told = BaseOperator(task_id="dbt").render_template(written, context)
+    assert told == "2026-03-06 2026-03-07"
+    back = TimePartition("day", grain="hour", timezone="America/New_York", lookback=1)
+    assert (back.start_of(dag_run), back.end_of(dag_run)) == ("2026-03-07T18:00:00-05:00", "2026-03-07T20:00:00-05:00")
 
 
 def test_a_writer_that_lost_its_claim_and_failed(warehouse: PostgresWarehouse) -> None:
@@ -487,7 +518,7 @@ def test_an_operator_that_ends_in_success_by_an_exception(warehouse: PostgresWar
 def test_no_patience_at_all(warehouse: PostgresWarehouse) -> None:
     """Other partitions of the table are none of its business, however many are claimed at this moment."""
     days = [D0 + timedelta(days=n) for n in range(24)]
-    with ThreadPoolExecutor(8) as hands:
+    with ThreadPoolExecutor(6) as hands:
         list(hands.map(lambda day: perform(day, sql="SELECT 1", lock_timeout=0), days))
         list(hands.map(lambda day: warehouse.operator(lock_timeout=0).execute(run(day)), days))
     assert set(warehouse.states()) == {"published"}

@@ -44,6 +44,25 @@ def test_a_person_settles_it(new_postgres: PostgresWarehouse, cli: Any, said: st
     assert cli("publications", "list", *CONN, "--state", "undecided")[1] == "The ledger knows no such publication.\n"
 
 
+def test_a_reason_that_the_ledger_cannot_hold(new_postgres: PostgresWarehouse, cli: Any, receiver: Receiver) -> None:
+    """A byte of another encoding on the command line."""
+    publish(receiver)
+    code, _, err = cli("publications", "settle", KEY, *CONN, "--as", "not-sent", "--reason", "asked M\udcfcller")
+    assert (code, err) == (0, "")
+    assert row(new_postgres, "state, reason") == ("intended", "asked M?ller")
+
+
+def test_what_a_lookup_finds_is_not_sent_anew(new_postgres: PostgresWarehouse, cli: Any, receiver: Receiver) -> None:
+    """As settle says: the receiver must drop it first."""
+    publish(receiver)
+    settle = ("publications", "settle", KEY, *CONN, "--as", "not-sent", "--reason", "they lost it")
+    assert "unless a lookup finds it" in cli(*settle)[1]
+    assert publish(receiver).how == "found"
+    cli(*settle)
+    receiver.effects.clear()
+    assert publish(receiver).how == "sent"
+
+
 def test_what_a_person_may_not_settle(new_postgres: PostgresWarehouse, cli: Any, receiver: Receiver) -> None:
     publish(receiver)
     for key, reason in (("other", "x"), (KEY, " ")):

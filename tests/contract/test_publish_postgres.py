@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from airflow_safe_ops import HttpReceiver
+from airflow_safe_ops import HttpReceiver, SafeRetryPolicy, publish_once
 from airflow_safe_ops.errors import (
+    FailureClass,
     OtherIntent,
     PublicationNotSent,
     PublicationRefused,
     PublicationUndecided,
     PublicationUnknown,
     ReceiverHasOther,
+    SafeOpsError,
 )
+from airflow_safe_ops.failures.classify import classify
 from tests.contract.publications import INTENT, KEY, OTHER, age, die, fails, publish, row, to
 from tests.receiver import DROP, LOSE, Receiver, receiving
 
@@ -124,9 +127,73 @@ def test_too_many_requests_after_a_lost_answer(postgres: PostgresWarehouse) -> N
         fails(PublicationUnknown, receiver, asks=False)
         receiver._answers.clear()  # it answers 429 before it looks at the key
         receiver.will.append(429)
-        fails(PublicationNotSent, receiver, asks=False)
+        fails(PublicationUnknown, receiver, asks=False)
         assert row(postgres, "state") == ("unknown",)
         assert len(set(receiver.keys)) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "asks", "kind"),
+    [(422, False, PublicationUndecided), (422, True, PublicationUnknown), (429, False, PublicationUnknown)],
+)
+def test_a_repeat_that_is_refused_is_not_told_as_not_sent(
+    postgres: PostgresWarehouse, status: int, asks: bool, kind: type[SafeOpsError]
+) -> None:
+    """Whoever believed that would settle it as not sent, and it would be sent twice."""
+    with receiving(takes_keys=True, will=[LOSE, status], hides=9) as receiver:
+        fails(PublicationUnknown, receiver, asks=asks)
+        receiver._answers.clear()  # it refuses before it looks at the key
+        error = fails(kind, receiver, asks=asks)
+        assert "an earlier one, whose answer was lost, is still open" in error.what
+        assert "did not happen" not in str(error)
+        assert row(postgres, "state, error_code") == (
+            "undecided" if kind is PublicationUndecided else "unknown",
+            kind.code,
+        )
+        assert len(set(receiver.keys)) == 1
+
+
+def test_a_repeat_that_did_not_leave_is_not_told_as_not_sent(postgres: PostgresWarehouse) -> None:
+    with receiving(takes_keys=True, will=[LOSE]) as receiver:
+        fails(PublicationUnknown, receiver, asks=False)
+        nowhere = HttpReceiver("http://no-such-host.invalid/x", idempotent=True)
+        assert "still open" in fails(PublicationUnknown, receiver, to=nowhere).what
+        assert row(postgres, "state") == ("unknown",)
+
+
+def test_the_receiver_says_for_how_long_to_wait(postgres: PostgresWarehouse, receiver: Receiver) -> None:
+    pytest.importorskip("airflow.sdk.definitions.retry_policy", reason="Airflow has them since 3.3")
+    for status, header, seconds, failure in [
+        (429, "1800", 1800, "Resource"),
+        (429, "0", 1, "Resource"),
+        (503, "1800", 1800, "Transient"),
+    ]:
+        receiver.retry_after = header
+        receiver.will.append(status)
+        kind = PublicationNotSent if status == 429 else PublicationUnknown
+        decision = SafeRetryPolicy().evaluate(fails(kind, receiver), 1, 5)
+        assert decision.retry_delay == timedelta(seconds=seconds)
+        assert str(decision.reason).startswith(f"{failure} failure")
+
+
+@pytest.mark.parametrize("header", ["9" * 400, "Fri, 31 Dec 9999 23:59:59 GMT", "²", "soon", "-5"])
+def test_a_receiver_that_says_it_oddly(postgres: PostgresWarehouse, receiver: Receiver, header: str) -> None:
+    receiver.retry_after = header
+    receiver.will.append(429)
+    verdict = classify(fails(PublicationNotSent, receiver))
+    assert verdict.failure is FailureClass.RESOURCE
+    assert verdict.retry_after in (None, 0, timedelta(days=30).total_seconds())
+
+
+def test_what_the_receiver_says_is_kept_without_what_the_ledger_refuses(
+    postgres: PostgresWarehouse, receiver: Receiver
+) -> None:
+    receiver.says = b"bad field \x00 value"
+    receiver.will.append(422)
+    fails(PublicationRefused, receiver)
+    state, message = row(postgres, "state, error_message")
+    assert state == "refused"
+    assert "bad field \ufffd value" in message
 
 
 def test_a_refusal_is_final_and_is_tried_anew_after_a_clear(postgres: PostgresWarehouse, receiver: Receiver) -> None:
@@ -156,10 +223,28 @@ def test_a_receiver_that_is_not_there(postgres: PostgresWarehouse, receiver: Rec
         nowhere = HttpReceiver(f"http://127.0.0.1:{free.getsockname()[1]}/x")
     error = fails(PublicationNotSent, receiver, to=nowhere)
     assert not error.terminal
-    assert row(postgres) == ("intended", None, 1)
+    assert row(postgres) == ("intended", None, 0)
     fails(PublicationNotSent, receiver, to=HttpReceiver("http://no-such-host.invalid/x"))
+    assert row(postgres, "sends, keyed_at") == (0, None)
     assert publish(receiver, asks=False).how == "sent"
     assert receiver.effects == [(KEY, INTENT)]
+
+
+def test_a_keys_age_counts_from_the_send_that_left(postgres: PostgresWarehouse) -> None:
+    a_day = timedelta(hours=24)
+    with receiving(takes_keys=True, will=[LOSE]) as receiver:
+        nowhere = HttpReceiver("http://no-such-host.invalid/x", idempotent=a_day)
+        fails(PublicationNotSent, receiver, to=nowhere)
+        age(postgres, 90_000)
+        fails(PublicationUnknown, receiver, asks=False, idempotent=a_day)
+        done = publish(receiver, asks=False, idempotent=a_day)
+        assert (done.how, done.sends, receiver.effects) == ("sent", 2, [(KEY, INTENT)])
+
+
+def test_the_longest_names(postgres: PostgresWarehouse, receiver: Receiver) -> None:
+    longest = "".join(chr(0x4E00 + 7919 * at % 20_000) for at in range(341))  # few bytes fewer than may be
+    publish_once(longest, INTENT, to=to(receiver), receiver=longest[::-1], conn_id="warehouse")
+    assert row(postgres, "business_key, state") == (longest, "done")
 
 
 def test_already_there_after_a_lost_answer(postgres: PostgresWarehouse) -> None:

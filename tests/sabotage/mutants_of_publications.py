@@ -48,6 +48,14 @@ OF_PUBLICATIONS = (
         f"{PUBLICATIONS}::test_a_refusal_says_nothing_of_the_send_before_it",
     ),
     Mutant(
+        "refusal-of-a-repeat-counts",
+        "a repeat that is refused is recorded as refused, and so is the send before it",
+        "execution/courier.py",
+        "        if not known.in_doubt:\n            return Answer(state, error=wrong)",
+        "        if known is not None:\n            return Answer(state, error=wrong)",
+        f"{PUBLICATIONS}::test_a_refusal_says_nothing_of_the_send_before_it",
+    ),
+    Mutant(
         "publishers-without-a-lock",
         "two publishers have one key at once",
         "sql/ledger_publication.py",

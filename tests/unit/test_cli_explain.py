@@ -13,7 +13,6 @@ import pytest
 from airflow_safe_ops import FailureClass
 from airflow_safe_ops.cli.__main__ import safe_ops_parser
 from airflow_safe_ops.failures.registry import forget_rules
-from airflow_safe_ops.report.failure import MEANS
 from airflow_safe_ops.retry import SafeRetryPolicy
 from tests.failures import behind, needs_policy
 
@@ -70,7 +69,7 @@ def test_what_is_pasted_is_known(explain: Explain, text: str, expected: str) -> 
     code, out, _ = explain(text, "--output", "json")
     (told,) = json.loads(out)
     assert (code, told["class"]) == (0, expected)
-    assert told["means"] == MEANS[FailureClass(expected)]
+    assert told["means"] == FailureClass(expected).means
     assert told["retried"] is (expected not in ("permission", "contract", "data", "late_input"))
     assert told["what_to_do"]
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from airflow.providers.common.sql.operators.sql import SQLExecuteQueryOperator
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import DAG, Asset
@@ -194,6 +192,37 @@ def test_what_is_left_alone_is_said() -> None:
     assert "may write twice" in said["load",]
 
 
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "CALL append_orders('{{ ds }}')",
+        "EXEC dbo.append_orders",
+        "{{ ti.xcom_pull('make') }}",
+        "no_such_file.sql",
+        {"sql": "SELECT 1"},
+        lambda: "SELECT 1",
+        [["SELECT 1"]],
+    ],
+    ids=str,
+)
+def test_what_may_write_is_not_retried_by_a_policy(sql: Any) -> None:
+    with dag() as made:
+        sql_task(sql)
+        sql_task(sql, "guarded", pre_execute=marked)
+    with only("retries", "enforce"):
+        (remark,) = apply(made)
+        (note,) = notes(made)
+    assert (made.get_task("load").retries, note.tasks) == (0, ("load",))
+    assert "may write, which cannot be told" in note.what
+    assert remark.tasks == ("guarded",)
+
+
+def marked(_: Any) -> None: ...
+
+
+marked.__safe_ops_guard__ = True  # type: ignore[attr-defined]
+
+
 def test_retries_0_in_default_args_counts_as_said() -> None:
     with dag(default_args={"retries": 0}) as made:
         PythonOperator(task_id="plain", python_callable=work)
@@ -201,44 +230,6 @@ def test_retries_0_in_default_args_counts_as_said() -> None:
     with only("retries", "enforce"):
         assert apply(made) == []
     assert [one.retries for one in made.tasks] == [0, 0]
-
-
-# --- two tasks, one unit
-
-
-@pytest.mark.parametrize("mode", ["warn", "enforce"])
-def test_a_delete_and_its_insert_in_two_tasks(mode: str) -> None:
-    """stellar/stellar-etl-airflow#421: a clear of the insert alone doubles the rows."""
-    with dag() as made:
-        sql_task("DELETE FROM mart.orders WHERE d = '{{ ds }}'", "delete") >> sql_task("INSERT INTO orders SELECT 1")
-    with only("split_write", mode):
-        (remark,) = apply(made)
-    assert remark.tasks == ("delete", "load")
-    assert "deletes from mart.orders" in remark.what
-    assert ("cannot set it right" in remark.fix) is (mode == "enforce")
-
-
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda: (sql_task("DELETE FROM mart.a", "one"), sql_task("INSERT INTO mart.b SELECT 1")),
-        lambda: sql_task(["DELETE FROM mart.a", "INSERT INTO mart.a SELECT 1"]),
-        lambda: (
-            sql_task(["DELETE FROM a WHERE r = 1", "INSERT INTO a SELECT 1"], "one"),
-            sql_task(["DELETE FROM a WHERE r = 2", "INSERT INTO a SELECT 2"], "two"),
-        ),
-        lambda: (
-            sql_task("DELETE FROM a", "one"),
-            SQLExecuteQueryOperator(task_id="two", conn_id="other", sql="INSERT INTO a SELECT 1"),
-        ),
-    ],
-    ids=["two tables", "one task", "two whole units", "two databases"],
-)
-def test_what_is_no_split_write(build: Callable[[], Any]) -> None:
-    with dag() as made:
-        build()
-    with only("split_write", "warn"):
-        assert apply(made) == []
 
 
 # --- exceptions, and what goes wrong

@@ -85,6 +85,16 @@ def test_a_file_that_does_not_parse_is_named(capsys: pytest.CaptureFixture[str],
     assert "broken.py does not parse: ZeroDivisionError" in told.err
 
 
+def test_a_task_that_cannot_be_read_is_named(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    lines = ("def loop(): ...", "loop.__wrapped__ = loop", "from airflow.providers.standard.operators.python import *")
+    task = "with DAG('third', schedule=None): PythonOperator(task_id='loop', python_callable=loop)"
+    (folder / "third.py").write_text("\n".join(("from airflow.sdk import DAG", *lines, task)))
+    with settings(policy_retries="off"):
+        (found,) = remarks(capsys, "--dag-id", "third")
+    assert (found["rule"], found["tasks"], found["is_note"]) == ("unsafe_backfill", "loop", False)
+    assert "ValueError: wrapper loop" in found["what"]
+
+
 def test_a_dag_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         run("--dag-id", "nothing")

@@ -197,6 +197,56 @@ def test_a_date_that_is_written_down(source: str) -> None:
     assert (found.dag_ids, found.every_line) == ({}, 0)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        'S = datetime(2026, 1, 1)\nDAG("d", start_date=S)\n@task\ndef work():\n    S = datetime.now()',
+        'S = datetime(2026, 1, 1)\nDAG("d", start_date=S)\ndef work():\n    S: datetime = datetime.now()',
+        'start = datetime.now()\ndef make(start):\n    return DAG("d", start_date=start)',
+        'start = datetime.now()\ndef make():\n    start = datetime(2026, 1, 1)\n    return DAG("d", start_date=start)',
+        'A = {"start_date": 1}\nDAG("d", default_args=A)\nclass Other:\n    A = {"start_date": datetime.now()}',
+        "start = datetime(2026, 1, 1)\n@dag(start_date=start)\ndef d():\n    start = datetime.now()",
+        'S = S.replace(day=1)\nDAG("d", start_date=S)\ndatetime.now()',
+    ],
+)
+def test_a_name_of_another_function_is_another_name(source: str) -> None:
+    found = clock_dates(source)
+    assert (found.line_of("d"), found.every_line) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'def make():\n    start: datetime = datetime.now()\n    return DAG("d", start_date=start)',
+        'start = datetime.now()\ndef make():\n    return DAG("d", start_date=start)',
+        'start = datetime.now()\nstart = start.replace(hour=0)\nstart -= timedelta(1)\nDAG("d", start_date=start)',
+        "start = datetime.now()\n@dag(start_date=start)\ndef d():\n    start = datetime(2026, 1, 1)",
+    ],
+)
+def test_a_name_that_the_dags_line_sees(source: str) -> None:
+    assert list(clock_dates(source).dag_ids) == ["d"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'start = datetime(2026, 1, 1)\nif TEST:\n    start = datetime.now()\nDAG("d", start_date=start)',
+        'try:\n    from ours import start\nexcept ImportError:\n    start = today()\nDAG("d", start_date=start)',
+        'DAG("d", start_date=datetime.now() if TEST else datetime(2026, 1, 1))',
+        'if TEST:\n    DAG("d", start_date=datetime.now())\nelse:\n    DAG("d", start_date=datetime(2026, 1, 1))',
+    ],
+)
+def test_a_date_that_may_move_is_only_warned_of(source: str, tmp_path: Path) -> None:
+    found = clock_dates(source)
+    assert (found.dag_ids, bool(found.line_of("d"))) == ({}, True)
+    made = dag("d")
+    made.fileloc = str(tmp_path / "d.py")
+    Path(made.fileloc).write_text(source)
+    with only("start_date", "enforce"):
+        (remark,) = apply(made)  # a refusal would raise
+    assert (remark.done, "as far as can be told" in remark.what) == ("", True)
+
+
 def test_of_ids_that_are_computed_only_all_or_none_is_known() -> None:
     moving = 'for n in "ab":\n    DAG(f"d_{n}", start_date=datetime.now())\n'
     assert clock_dates(moving).line_of("d_a") == 2
@@ -258,6 +308,23 @@ def test_settings_in_any_case_and_with_spaces() -> None:
         loaded = load_policy_settings()
     assert (loaded.modes["retries"], loaded.default_retries, loaded.problems) == ("enforce", 7, ())
     assert loaded.writing_operators == {"a.B", "c.D", "e.F"}
+
+
+def test_a_percent_sign_in_a_reason_leaves_the_rules_on(tmp_path: Path) -> None:
+    """In airflow.cfg; a variable of the environment is not interpolated."""
+    (tmp_path / "airflow.cfg").write_text(
+        "[safe_ops]\npolicy_unsafe_backfill = enforce\npolicy_backfill = enforce\ncatchup_cap = 7\n"
+        'policy_exceptions = [{"tag": "legacy", "rules": ["retries"], "reason": "100% merged"}]\n'
+    )
+    script = (
+        "from airflow_safe_ops.settings import load_policy_settings as load; s = load();"
+        "print('found', s.modes['unsafe_backfill'], s.catchup_cap, s.exceptions[0].reason, s.problems[0].what)"
+    )
+    env = {"PATH": "", "AIRFLOW_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    ran = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    (found,) = [line for line in ran.stdout.splitlines() if line.startswith("found")]
+    assert found.startswith("found enforce 7 100% merged [safe_ops] policy_backfill =")
 
 
 def test_the_hook_alone_is_what_airflow_loads() -> None:

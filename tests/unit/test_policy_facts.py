@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from airflow.sdk import task
 
 from airflow_safe_ops import guard
 from airflow_safe_ops import guarded as this_packages_guarded
+from airflow_safe_ops.compat import ALLOWED_RUN_TYPES
 from airflow_safe_ops.policies.facts import dag_facts
 from airflow_safe_ops.policies.functions import written_by
 from airflow_safe_ops.settings import PolicySettings
@@ -87,6 +88,54 @@ def test_what_is_safe(build: Callable[[], Any]) -> None:
     assert unsafe_tasks(build) == []
 
 
+def test_a_guard_is_seen_through_what_calls_it() -> None:
+    class Ours:
+        @guarded
+        def __call__(self, hook: Any) -> None:
+            hook.insert_rows("mart.orders", [])
+
+    assert unsafe_tasks(lambda: PythonOperator(task_id="load", python_callable=partial(by_hook))) == ["load"]
+    assert unsafe_tasks(lambda: PythonOperator(task_id="load", python_callable=partial(guarded(by_hook)))) == []
+    assert unsafe_tasks(lambda: PythonOperator(task_id="load", python_callable=Ours())) == []
+
+
+class Raising(SQLExecuteQueryOperator):
+    """An operator that cannot be read before it runs."""
+
+    template_fields = ()
+
+    @property
+    def sql(self) -> str:
+        raise RuntimeError("only at\nrun time")
+
+    @sql.setter
+    def sql(self, _: str) -> None: ...
+
+
+def loop() -> None: ...
+
+
+loop.__wrapped__ = loop  # type: ignore[attr-defined]
+
+
+def test_a_task_that_cannot_be_read_hides_nothing_of_the_others() -> None:
+    with dag() as made:
+        sql_task(APPEND)
+        Raising(task_id="raising", conn_id="dwh", sql="")
+        PythonOperator(task_id="loop", python_callable=loop)
+        type("Named", (Raising,), {"__module__": "our"})(task_id="named", conn_id="dwh", sql="")
+    with only("unsafe_backfill", "enforce", writing_operators="our.Named"):
+        said = {remark.tasks: remark for remark in apply(made)}
+    assert set(said) == {("raising", "loop", "named"), ("load", "named")}
+    assert bool(said["load", "named"].done) is ALLOWED_RUN_TYPES.is_there()
+    faults = said["raising", "loop", "named"].what
+    assert "RuntimeError: only at run time" in faults
+    assert "ValueError: wrapper loop" in faults
+    assert [one.retries for one in made.tasks] == [0, 0, 0, 0]
+    with only("retries", "enforce"):
+        assert apply(made) == []
+
+
 def test_the_guard_of_this_package_is_seen() -> None:
     @task
     @this_packages_guarded("dwh", "mart.orders", "*")
@@ -129,6 +178,33 @@ def by_statement(hook: Any, day: str) -> None:
     send("mart.orders")
 
 
+def by_list(hook: Any) -> None:
+    hook.run(["SET work_mem = '1GB'", "DELETE FROM mart.orders", "INSERT INTO mart.orders SELECT 1"])
+    assert hook.sql not in {"SELECT 1", "SELECT 2", "TRUNCATE TABLE mart.days"}
+
+
+class Loader:
+    """An object that is called."""
+
+    def __call__(self, hook: Any) -> None:
+        hook.insert_rows("mart.orders", [])
+
+
+def by_log(hook: Any) -> None:
+    hook.log.info("Insert into the queue failed")
+    hook.log.info("delete from cache not possible")
+    hook.log.info("Update t set aside")
+    hook.log.info("Delete from %s", "cache")
+    hook.log.info("Copy data from %s to %s", "a", "b")
+
+
+def by_parts(hook: Any, table: str, column: str) -> None:
+    hook.run(f"DELETE FROM {table} WHERE a = 1")
+    hook.run(f"merge into mart.{table} USING s")
+    hook.run("UPDATE mart.days SET " + column)
+    hook.run("Insert Into mart.orders (a) Values (1)")
+
+
 def by_nothing(hook: Any) -> None:
     """
     DELETE FROM nothing: that is a docstring.
@@ -143,6 +219,15 @@ def by_nothing(hook: Any) -> None:
         (by_hook, "insert_rows()"),
         (guarded(by_hook), "insert_rows()"),
         (by_statement, "DELETE mart.orders, INSERT"),
+        (by_list, "DELETE mart.orders, INSERT mart.orders, TRUNCATE mart.days"),
+        (partial(partial(by_hook, None), day=""), "insert_rows()"),
+        (wraps(by_hook)(partial(work)), "insert_rows()"),
+        (Loader(), "insert_rows()"),
+        (Loader().__call__, "insert_rows()"),
+        (Loader, ""),
+        (partial(print), ""),
+        (by_parts, "DELETE, MERGE mart., UPDATE mart.days, INSERT mart.orders"),
+        (by_log, ""),
         (by_nothing, ""),
         (work, ""),
         (print, ""),

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import math
 from datetime import date, timedelta
 from itertools import product
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG, task
 
 from airflow_safe_ops import FileReceiver, Found, HttpReceiver, PublishOnceOperator
 from airflow_safe_ops.definition.publication import (
     AlreadyThere,
     Publication,
     Refused,
-    UnclearAnswerError,
     holds,
-    judge_answer,
+    outcome_text,
+    wait_as_header,
 )
 from airflow_safe_ops.errors import InvalidPublication, OtherIntent, PublicationUndecided, ReceiverHasOther
+from airflow_safe_ops.ledger.store import _failure
+from airflow_safe_ops.ledger.text import storable
 from airflow_safe_ops.plan.publication import (
     Known,
     Move,
@@ -30,6 +35,7 @@ from airflow_safe_ops.plan.publication import (
     seconds_to_settle,
     stays_in_doubt,
 )
+from airflow_safe_ops.publish.http import UnclearAnswerError, judge_answer
 
 INTENT = {"day": "2026-01-01", "rows": 3}
 ONE = Publication("one", INTENT)
@@ -40,13 +46,13 @@ def known(state: State, **more: Any) -> Known:
     return Known(**{"state": state, "intent_hash": ONE.intent_hash, "idempotency_key": "k", **more})
 
 
-@pytest.mark.parametrize("key", ["", " ", "a ", "a\nb", "a\x00", "\ud800", "x" * 513, None, 7, b"a"])
+@pytest.mark.parametrize("key", ["", " ", "a ", "a\nb", "a\x00", "\ud800", "x" * 513, "訂" * 512, None, 7, b"a"])
 def test_what_is_no_key(key: Any) -> None:
     with pytest.raises(InvalidPublication, match="key is"):
         Publication(key, INTENT)
 
 
-@pytest.mark.parametrize("key", ["a", "orders/2026-01-01 EU", "Aufträge 2026", "x" * 512])
+@pytest.mark.parametrize("key", ["a", "orders/2026-01-01 EU", "Aufträge 2026", "x" * 512, "訂" * 341])
 def test_what_is_a_key(key: str) -> None:
     assert Publication(key, INTENT).key == key
 
@@ -282,3 +288,74 @@ def test_what_is_rendered_later_is_not_judged_early() -> None:
         task_id="t", conn_id="dwh", key="{{ ds }}", intent={"day": "{{ ds }}"}, receiver="{{ params.to }}", send=send
     )
     assert task.safe_to_repeat
+
+
+def test_what_other_tasks_return_may_stand_anywhere_in_the_intent() -> None:
+    """A DAG file with it parses, and the task waits for them and gets what they returned."""
+
+    @task
+    def report() -> dict[str, int]:
+        return {"x": 3}
+
+    with DAG(dag_id="reports", schedule=None):
+        given: Any = report()
+        intents: list[Any] = [{"rows": given}, [given], {"rows": given["x"]}, {"a": ({"b": [given["x"]]}, "{% %}")}]
+        tasks = [
+            PublishOnceOperator(task_id=f"send_{at}", conn_id="dwh", key="one", intent=intent, send=send)
+            for at, intent in enumerate(intents)
+        ]
+    assert [one.upstream_task_ids for one in tasks] == [{"report"}] * 4
+    context: Any = {"ti": SimpleNamespace(xcom_pull=lambda **how: {"x": 3}[how["key"]])}
+    tasks[2].render_template_fields(context)
+    assert tasks[2].intent == {"rows": 3}
+
+
+def test_an_intent_of_known_parts_is_judged_when_it_is_parsed() -> None:
+    holds_itself: list[Any] = []
+    holds_itself.append(holds_itself)
+    for intent in ({"rows": [date(2026, 1, 1)]}, {"rows": ({1: "{"},)}, holds_itself):
+        with pytest.raises(InvalidPublication):
+            PublishOnceOperator(task_id="t", conn_id="dwh", key="one", intent=intent, send=send)
+
+
+class Untold:
+    """An object that cannot be told."""
+
+    def __str__(self) -> str:
+        raise LookupError
+
+    __repr__ = __str__
+
+
+@pytest.mark.parametrize("outcome", [Untold(), {"a": [Untold()]}, (10**5000,), [math.nan], "\ud800\x00"], ids=range(5))
+def test_any_answer_can_be_kept(outcome: Any) -> None:
+    assert json.loads(outcome_text(outcome)) is not None
+    assert outcome_text(outcome).isascii()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "header"),
+    [
+        (1800, "1800"),
+        (0.2, "1"),
+        (0, "0"),
+        (math.inf, "2592000"),
+        (1e300, "2592000"),
+        (-1, None),
+        (math.nan, None),
+        (None, None),
+        ("5", None),
+        (True, None),
+    ],
+)
+def test_how_long_a_receiver_may_ask_to_wait(seconds: Any, header: str | None) -> None:
+    assert wait_as_header(seconds).get("Retry-After") == header
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "a\ud800b", "\udc80\x00"])
+def test_text_that_the_ledger_cannot_hold(text: str) -> None:
+    kept = storable(text)
+    assert "\x00" not in kept
+    assert len(kept.encode()) >= len(text)
+    assert storable("Aufträge 訂") == "Aufträge 訂"
+    assert _failure(ValueError(text))["error_message"] == kept

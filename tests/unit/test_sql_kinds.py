@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from time import process_time
+
 import pytest
 
-from airflow_safe_ops.sql.kinds import same_table, sql_effects
+from airflow_safe_ops.sql.kinds import sql_effects
 
 WRITES = (
     ("INSERT INTO mart.orders (a) VALUES (1)", "INSERT mart.orders"),
@@ -41,6 +43,28 @@ WRITES = (
     ("{% if params.full %} SELECT 1 {% else %} DELETE FROM t {% endif %}", "DELETE t"),
     ("{# note #} INSERT INTO t SELECT '{{ macros.ds_add(ds, \"1\") }}'", "INSERT t"),
     ("INSERT INTO t SELECT {% for c in cols %} {{ c }}, {% endfor %} 1 FROM s", "INSERT t"),
+    ("EXPLAIN ANALYZE WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a", "INSERT t"),
+    ("EXPLAIN (ANALYZE, COSTS off) WITH a AS (DELETE FROM t RETURNING *) SELECT * FROM a", "DELETE t"),
+    ("(WITH a AS MATERIALIZED (DELETE FROM t RETURNING *) SELECT * FROM a)", "DELETE t"),
+    ("CREATE TABLE mart.temp (a int)", "CREATE mart.temp"),
+    ("CREATE TABLE temp AS SELECT 1", "CREATE temp"),
+    ("INSERT INTO temp VALUES (1)", "INSERT temp"),
+    ("CREATE OR REPLACE TABLE view AS SELECT 1", "CREATE view"),
+    ("SET NOCOUNT ON INSERT INTO t SELECT 1", "INSERT t"),
+    ("SET NOCOUNT ON\nDELETE FROM t", "DELETE t"),
+    ("IF EXISTS(SELECT 1 FROM t WHERE a = 1) DELETE FROM t WHERE a = 1", "DELETE t"),
+    ("USE mart INSERT INTO t SELECT 1", "INSERT t"),
+    ("BEGIN TRANSACTION DELETE FROM t", "DELETE t"),
+    ("FROM s INSERT INTO t SELECT a", "INSERT t"),
+    ("FROM (SELECT replace(a, 'b', 'c') FROM s) x INSERT OVERWRITE TABLE t SELECT a", "INSERT t"),
+    ("WITH a AS (SELECT 1) FROM a INSERT INTO t SELECT 1", "INSERT t"),
+    ("PREPARE x AS INSERT INTO t SELECT 1", "INSERT t"),
+    ("PREPARE x (int) AS DELETE FROM t WHERE a = $1", "DELETE t"),
+    ("COPY (DELETE FROM t RETURNING *) TO STDOUT", "DELETE t"),
+    ("COPY (WITH a AS (DELETE FROM t RETURNING *) SELECT * FROM a) TO STDOUT", "DELETE t"),
+    ("ALTER TABLE t DROP COLUMN IF EXISTS a, ADD COLUMN b numeric(9, 2)", "ALTER t"),
+    ("ALTER TABLE IF EXISTS t ADD COLUMN b int", "ALTER t"),
+    ("COPY INTO t FROM 's3://bucket/x'", "COPY t"),
 )
 READS = (
     "",
@@ -66,6 +90,22 @@ READS = (
     "ANALYZE t; SET x = 1; REFRESH MATERIALIZED VIEW v; BEGIN; COMMIT",
     "/* open {{ ' \" (",
     "INSERTED",
+    "EXPLAIN (ANALYZE false) INSERT INTO t SELECT 1",
+    "EXPLAIN (BUFFERS off, ANALYZE OFF) INSERT INTO t SELECT 1",
+    "EXPLAIN WITH a AS (SELECT 1) INSERT INTO t SELECT * FROM a",
+    "COPY INTO 's3://bucket/x' FROM t",
+    "WITH x AS (SELECT (replace(a, b, c)) FROM t) SELECT * FROM x",
+    "WITH x AS (SELECT count(replace) FROM t) SELECT replace FROM x",
+    "SET @x = REPLACE(@y, 'a', 'b')",
+    "SET search_path = mart; SET NOCOUNT ON",
+    "IF EXISTS(SELECT 1 FROM t) SELECT 1",
+    "FROM t SELECT a, update, b",
+    "PREPARE x AS SELECT replace(a, 'b', 'c') FROM t",
+    "COPY (SELECT replace(a, 'b', 'c') FROM t) TO STDOUT",
+    "CREATE GLOBAL TEMPORARY TABLE x (a int)",
+    "CREATE OR REPLACE SECURE VIEW v AS SELECT 1",
+    "ALTER TABLE t ADD COLUMN IF NOT EXISTS a numeric(9, 2), DROP COLUMN IF EXISTS b",
+    "BEGIN TRANSACTION; COMMIT",
 )
 
 
@@ -80,7 +120,11 @@ def test_what_does_not(sql: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "sql", ["CALL load()", "EXEC dbo.load", "DO $$ BEGIN DELETE FROM t; END $$", "{{ params.sql }}", "BEGIN DELETE x"]
+    "sql",
+    [
+        *("CALL load()", "EXEC dbo.load", "DO $$ BEGIN DELETE FROM t; END $$", "{{ params.sql }}", "BEGIN DELETE x"),
+        *("EXECUTE IMMEDIATE 'DELETE FROM t'", "SET NOCOUNT ON EXEC dbo.load", "IF EXISTS(SELECT 1) EXEC dbo.load"),
+    ],
 )
 def test_what_stands_elsewhere_is_not_known(sql: str) -> None:
     assert [one.is_unknown for one in sql_effects(sql)][:1] == [True]
@@ -98,24 +142,56 @@ def test_a_long_statement_is_read_to_the_next_one() -> None:
     assert [str(one) for one in sql_effects(long)] == ["INSERT a"]
 
 
+@pytest.mark.parametrize(
+    "between",
+    [
+        "'a'';'",
+        "'\\';'",
+        "'C:\\\\'",
+        '"a;b"',
+        "`a;b`",
+        "-- ; it's\n",
+        "# it's\n",
+        "/* ; ' */",
+        "$$ ; $$",
+        "$a$ ; $$ $a$",
+        "a$b$c",
+    ],
+)
+def test_a_semicolon_in_a_text_ends_nothing(between: str) -> None:
+    sql = f"INSERT INTO t SELECT {'1, ' * 20}{between} FROM s; DELETE FROM b"
+    assert [str(one) for one in sql_effects(sql)] == ["INSERT t", "DELETE b"]
+
+
+def test_a_script_is_read_as_far_as_people_write_them() -> None:
+    rows = ", ".join(f"({n}, 'a')" for n in range(18_000))
+    *read, rest = sql_effects(f"DELETE FROM b; INSERT INTO a VALUES {rows}; DROP TABLE c")
+    assert [str(one) for one in read] == ["DELETE b", "INSERT a"]
+    assert (rest.is_unknown, rest.writes) == (True, False)
+
+
+# Each took seconds: the cost grew with the square of the length, or every row was read.
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "INSERT INTO t VALUES " + "(1)," * 40_000 + "(1); DELETE FROM b",
+        "INSERT INTO t SELECT 1 " + "/* " * 40_000 + "$a$ " * 10_000 + ";",
+        "INSERT INTO t SELECT 1 " + "{{" * 20_000,
+        "INSERT INTO t SELECT 1 " + "{% " * 20_000 + "{# " * 20_000 + ";",
+    ],
+    ids=["rows", "open comments", "open expressions", "open tags"],
+)
+def test_a_long_text_costs_no_more_than_its_length(sql: str) -> None:
+    begun = process_time()
+    assert str(sql_effects(sql)[0]) == "INSERT t"
+    assert process_time() - begun < 1
+
+
+def test_brackets_without_end_are_read() -> None:
+    assert [one.verb for one in sql_effects("COPY (" * 5_000 + "DELETE")] == ["COPY"]
+
+
 def test_one_template_is_one_name() -> None:
     delete, insert = sql_effects("DELETE FROM {{ params.t }}; INSERT INTO {{params.t}} SELECT 1")
     (other,) = sql_effects("INSERT INTO {{ params.other }} SELECT 1")
     assert delete.table == insert.table != other.table
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("t", "t", True),
-        ("t", "mart.t", True),
-        ("db.mart.t", "mart.t", True),
-        ("mart.t", "raw.t", False),
-        ("t", "at", False),
-        ("", "t", False),
-        ("", "", False),
-    ],
-)
-def test_names_of_one_table(one: str, other: str, same: bool) -> None:
-    assert same_table(one, other) is same
-    assert same_table(other, one) is same
