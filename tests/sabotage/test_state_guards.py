@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -72,7 +73,13 @@ def test_a_repeat_after_the_clean_up_writes_one_copy(db: Database) -> None:
 
 def test_one_after_the_other(db: Database) -> None:
     sales = Sales(db, [(D1, 1, 1)])
-    writes(sales, meanwhile=lambda: writes(sales, wait=0, on_repeat="allow"))
+
+    def another() -> None:
+        """On a thread of its own, as in another process."""
+        with ThreadPoolExecutor(1) as other:
+            other.submit(lambda: writes(sales, wait=0, on_repeat="allow")).result(30)
+
+    writes(sales, meanwhile=another)
     assert sales.rows() == [(D1, 1, 1)]
 
 
