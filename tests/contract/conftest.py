@@ -13,6 +13,7 @@ for _name in (
     "checks",
     "columns",
     "delete_insert",
+    "guards",
     "harness",
     "keys",
     "ledger",
